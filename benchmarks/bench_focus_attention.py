@@ -51,7 +51,7 @@ FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": 
 
 
 def times(batch, heads, length, width, runs):
-    """Form -> seconds of each run, the forms taking turns."""
+    """Seconds of each run of each form; the forms alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
     inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
@@ -79,7 +79,7 @@ def errors(length, scope, heads=8, width=64):
 
 
 def split_tf32(a, b):
-    """a @ b in three products of numbers of 11 bits, as the float32 kernels of NVIDIA's Ampere and newer do it."""
+    """Compute a @ b in three products of 11-bit numbers, like the float32 kernels of NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
         high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -95,7 +95,7 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def simulated_errors(length, scope, heads=4, width=64):
-    """Form -> largest error of the output with split TF32 products, as :func:`errors`."""
+    """Largest error of each form's output with split TF32 products, like :func:`errors`."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -114,7 +114,9 @@ def simulated_errors(length, scope, heads=4, width=64):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "focus_attention.json")
-    parser.add_argument("--runs", type=int, default=15, help="counted runs of each form (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=15, help="number of counted runs of each form (default: %(default)s)"
+    )
     parser.add_argument("--simulate-tf32", action="store_true", help="only errors, with simulated split TF32 products")
     args = parser.parse_args()
     if args.simulate_tf32:

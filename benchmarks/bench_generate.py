@@ -1,23 +1,22 @@
 """Beam search at the paper's sizes: documents per second, for fairseq, this project and CTranslate2.
 
-    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measures, and prints the table
-    python benchmarks/bench_generate.py --table [--docs docs/decoding.md]          the table of what was measured
+    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table
+    python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
 
 Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
 number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
 this project's; and "ctranslate2", if that package is installed. "etads" has both mechanisms and the paper's decoding:
-Wu's length penalty, coverage penalty 1, and no trigram twice; "+ shortlist" with a shortlist as long as those of real
-text. Weights are random: a step costs the same whatever it
-says. The systems take turns; numbers are medians.
+Wu's length penalty, coverage penalty 1, and no trigram twice; "+ shortlist" has a shortlist as long as for real text.
+Weights are random: the cost of a step does not depend on them. The systems alternate; numbers are medians.
 
-Each system runs as its own command runs it. fairseq's is prepared by the calls of ``fairseq-generate``: its task's
-generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results, and
-the measurement is refused if fairseq's product with the vocabulary is not the plain one: with parameters that need no
-gradient, which its command never has, torch computes a batched product there, and the whole search takes twice as long.
+Each system runs as in its own command. fairseq's is prepared by the calls of ``fairseq-generate``: its task's
+generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results. The
+measurement is refused if fairseq's product with the vocabulary is not the plain one: for parameters without gradient,
+which its command never has, torch computes a batched product, and the whole search takes twice as long.
 
-Every system has a process of its own, in which its peak of memory is taken, too. "avx2" shows what a processor without
-AVX-512 does. The results of each processor and set of instructions are a file in
-``benchmarks/results/generate/``; the table, of all of them, stands in docs/decoding.md.
+Every system has its own process, in which its peak memory is also measured. "avx2" shows the speed of a processor
+without AVX-512. The results of each processor and instruction set are a file in ``benchmarks/results/generate/``; the
+table of all results is in docs/experiments.md.
 """
 
 import argparse
@@ -70,12 +69,13 @@ INSTRUCTIONS = {
 }
 PROFILED_WORDS = 5
 FREQUENT, PER_WORD, POOL = 1000, 2, 600
-"""Of the random shortlist: lists of 1,830 words, as etads-shortlist makes them for 400 tokens and 50,000 words of
-SumPubMed, and 4,700 words on those of 8 documents together, which have 3,370 there because texts share words."""
+"""Sizes of the random shortlist: lists of 1,830 words, as etads-shortlist makes them for 400 tokens and 50,000 words of
+SumPubMed, and 4,700 words on the lists of 8 documents together (3,370 there, because texts share words).
+"""
 
 
 def with_fairseq(args, dictionary):
-    """fairseq's transformer, as ``fairseq-generate`` prepares and calls it."""
+    """fairseq's transformer, prepared and called as in ``fairseq-generate``."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -91,10 +91,10 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """A table whose lists are as long, and overlap as much, as those of real text.
+    """Make a table with lists of the same lengths and overlaps as for real text.
 
-    FREQUENT words are on all lists. Beside them and its own words, a list has words from a pool, which stands
-    for the words that go with the words of many documents.
+    FREQUENT words are on all lists. In addition to these and its own words, a list has words from a pool, which
+    represents the words associated with the words of many documents.
     """
     words = known_words(dictionary)
     generator = torch.Generator().manual_seed(0)
@@ -176,7 +176,7 @@ def sample_of(source):
 
 
 def made(system, args, dictionary):
-    """A function from documents (B, 400) and, if wanted, a number of words to summaries; None: not installed."""
+    """Make a function from documents (B, 400) and optionally a number of words to summaries; None: not installed."""
     torch.manual_seed(0)
     name, *number_format = system.split()
     if name == "fairseq":
@@ -187,17 +187,17 @@ def made(system, args, dictionary):
 
 
 def documents(args, dictionary):
-    """(B, 400), the same in every process."""
+    """Documents (B, 400), the same in every process."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
 
 
 class System(Peer):
-    """One system in a process of its own: what its first line tells is ``about``; afterwards it takes times.
+    """One system in its own process; its first line is ``about``, and afterwards it receives requests for times.
 
-    In one process, systems would disturb each other: as soon as CTranslate2 has its threads beside torch's, the OpenMP
-    runtime sees more threads than cores and lets them sleep while they wait, and searches with many small operations
+    In one process, systems would disturb each other: as soon as there are CTranslate2's threads in addition to torch's,
+    the OpenMP runtime sees more threads than cores and lets waiting ones sleep, and searches with many small operations
     take twice as long.
     """
 
@@ -206,12 +206,14 @@ class System(Peer):
         self.about = self.told()
 
     def seconds(self, count, at_once):
-        """How long the first ``count`` documents take, ``at_once`` in a batch."""
+        """Time of the first ``count`` documents, ``at_once`` in a batch."""
         return self.ask([count, at_once])
 
 
 def answer_as_peer(system, args):
-    """The other side of :class:`System`: one line about the system, or null if it is not installed; then its times."""
+    """Run the other side of :class:`System`: print one line about the system, or null if it is not installed; then its
+    times.
+    """
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
@@ -226,10 +228,10 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """What there is to know of a system but its speed; its first search makes it warm."""
+    """Describe a system except for its speed; its first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
-    if not system.startswith("ctranslate2"):  # it has no profile that torch could read
+    if not system.startswith("ctranslate2"):  # it has no profile that torch can read
         about["operations"] = operations(run, source, args.vocabulary)
         if system == "fairseq":
             check_as_commanded(about["operations"])
@@ -237,7 +239,7 @@ def describe(system, run, source, args):
 
 
 def speeds(peers, count, at_once, runs):
-    """System -> documents per second, the median over runs in which the systems take turns."""
+    """Documents per second of each system, the median over runs in which the systems alternate."""
     measured = {name: [] for name in peers}
     for _ in range(runs):
         for name, peer in peers.items():
@@ -246,7 +248,7 @@ def speeds(peers, count, at_once, runs):
 
 
 def operations(run, source, vocabulary):
-    """What a short search spends its time with, and which of torch's operations multiplies by the vocabulary."""
+    """Profile a short search, and find torch's operation for the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
     totals = sorted(profiled.key_averages(), key=lambda event: -event.self_cpu_time_total)
@@ -270,28 +272,28 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise if fairseq's product with the vocabulary is a batched one, as it is in no run of ``fairseq-generate``."""
+    """Raise if fairseq's product with the vocabulary is a batched one, as it never is in ``fairseq-generate``."""
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
 def peak_memory(run, source):
-    """Megabytes of a process that has loaded one system: before its first search, and the most in that search."""
+    """Megabytes of a process that has loaded one system: before its first search, and the peak in that search."""
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew, without what loading took
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, so that loading does not count
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 
 
 def resident(what):
-    """Linux's count of this process's memory, in megabytes: "VmRSS", now, or "VmHWM", at most so far."""
+    """Memory of this process in megabytes according to Linux: "VmRSS", now, or "VmHWM", the peak so far."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 
 
 def measure(instructions, args):
-    """The report of one set of instructions."""
+    """Make the report of one instruction set."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
         started = {name: running.enter_context(System(name, environment)) for name in chosen_systems(args)}
@@ -331,18 +333,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=generate_table.RESULTS, help="folder of the results")
     parser.add_argument("--instructions", nargs="+", choices=list(INSTRUCTIONS), default=list(INSTRUCTIONS))
-    parser.add_argument("--runs", type=int, default=3, help="counted runs of each system (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of counted runs of each system (default: %(default)s)"
+    )
     parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
     parser.add_argument("--words", type=int, default=100, help="words of a summary (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--only", nargs="+", metavar="SYSTEM", help=f"by their first words; all: {', '.join(SYSTEMS)}")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="SYSTEM",
+        help=f"only these systems, by their first words; all: {', '.join(SYSTEMS)}",
+    )
     parser.add_argument("--busy", action="store_true", help="note that other programs use the processor meanwhile")
     parser.add_argument(
-        "--processor-time", action="store_true", help="count the processor's time on one thread: for a busy machine"
+        "--processor-time", action="store_true", help="measure CPU time on one thread: for a busy machine"
     )
     parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
-    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    parser.add_argument("--docs", type=Path, help="replace the table in this page")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

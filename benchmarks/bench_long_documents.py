@@ -1,11 +1,11 @@
-"""How time and memory of a training step grow with the length of a document, for each family of models.
+"""Growth of a training step's time and memory with the length of a document, for each family of models.
 
-    python benchmarks/bench_long_documents.py [--docs docs/etads.md]    measures, and prints the table; 45 minutes
-    python benchmarks/bench_long_documents.py --table                   the table of what was measured
+    python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measure, and print the table; 45 minutes
+    python benchmarks/bench_long_documents.py --table                   print the table of earlier results
 
-A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py says
-what a step is and how it is measured. Each system has the sizes of its preset, which are its paper's; fairseq's
-transformer has those of ``etads``.
+A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py
+defines a step and its measurement. Each system has the sizes of its preset, which are its paper's; fairseq's
+transformer has the sizes of ``etads``.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SYSTEMS = (
 
 
 def table(report):
-    """Markdown: seconds and MiB of fairseq's transformer, and what others need in proportion, for each length."""
+    """Markdown: seconds and MiB of fairseq's transformer, and the others' ratios to it, for each length."""
     lengths = list(report["lengths"].values())
     lines = ["| tokens | " + " | ".join(f"{int(length):,}" for length in report["lengths"]) + " |"]
     lines.append("|---|" + "---|" * len(lengths))
@@ -50,9 +50,11 @@ def table(report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--runs", type=int, default=3, help="counted steps of each system (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of counted steps of each system (default: %(default)s)"
+    )
     parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
-    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    parser.add_argument("--docs", type=Path, help="replace the table in this page")
     args = parser.parse_args()
     if not args.table:
         lengths = ",".join(map(str, LENGTHS))

@@ -1,11 +1,11 @@
-"""What copying costs: a training step with and without a pointer, the vocabulary of a batch, a long dictionary.
+"""Cost of copying: a training step with and without a pointer, the vocabulary of a batch, a long dictionary.
 
     python benchmarks/bench_pointer.py [--output benchmarks/results/pointer.json]
     python benchmarks/bench_pointer.py --sizes quickstart --runs 25 --output benchmarks/results/pointer_quickstart.json
 
 A step is the forward and backward pass of etads with --criterion summarization_nll (label smoothing 0.1), without the
-optimiser. One in twelve of a document's words is unknown. The variants take turns in one process; the peer is the same
-model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes. The paper's:
+optimiser. One in twelve of a document's words is unknown. The variants alternate in one process; the baseline is the
+same model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes. The paper's:
 10 documents of 400 tokens, summaries of 100 tokens, 50,000 known words. The quickstart's: 66 documents of 60 tokens,
 summaries of 8 tokens, 1,000 known words.
 """
@@ -81,7 +81,7 @@ def make_sample(size, tail):
 
 
 def time_steps(size, runs):
-    """The seconds of each step of each variant, the first left out."""
+    """Seconds of each step of each variant, without the first."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
     systems = {}
@@ -101,7 +101,7 @@ def time_steps(size, runs):
 
 
 def describe(size, seconds):
-    """Median seconds, and ratios of the medians to the two peers."""
+    """Median seconds, and ratios of the medians to the two baselines."""
     steps = {name: statistics.median(values) for name, values in seconds.items()}
     step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
     return {
@@ -147,7 +147,9 @@ def time_dictionary():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "pointer.json")
-    parser.add_argument("--runs", type=int, default=15, help="counted steps of each variant (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=15, help="number of counted steps of each variant (default: %(default)s)"
+    )
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="default: both")
     args = parser.parse_args()
     warnings.simplefilter("ignore")

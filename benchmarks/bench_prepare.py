@@ -1,17 +1,17 @@
-"""From story files to tokenised text: documents per second, and what each tokeniser costs.
+"""From story files to tokenised text: documents per second, and the cost of each tokeniser.
 
     python benchmarks/bench_prepare.py [--output benchmarks/results/prepare.json]
 
 Stories of 800 words are generated: words with a Zipf law's frequencies (so that rare ones keep coming), capitals,
 numbers, quotes, brackets and abbreviations. Then
 
-- "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as the
-  commands run them, with --jobs processes, without and with the time that starting takes;
-- "processor": the same in one process, in milliseconds of processor, which a busy machine hardly changes;
-- "tokenisers": milliseconds for a document in one process, of sentences that are cut already, interleaved runs;
-- "memory": the greatest resident size of etads-corpus's first process for a tenth of the corpus and for all of it.
+- "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as in
+  the commands, with --jobs processes, without and with the start-up time;
+- "processor": the same in one process, in milliseconds of CPU time, which hardly depends on other programs;
+- "tokenisers": milliseconds per document in one process, for sentences that are already split, interleaved runs;
+- "memory": peak resident size of etads-corpus's first process for a tenth of the corpus and for all of it.
 
-On a machine that does other things the pipeline's seconds say little; "processor" and the load average tell.
+On a busy machine the pipeline's seconds are unreliable; see "processor" and the load average.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def timed(function, *arguments):
 
 
 def read(folder, out, jobs):
-    """The command etads-corpus; returns the most memory that any of its processes took, in MB."""
+    """Run the command etads-corpus; returns the largest memory of any of its processes, in MB."""
     command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
     watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
@@ -113,7 +113,7 @@ def tokenise(text, out, jobs):
 
 
 def processor_time(folder, count):
-    """Milliseconds of processor for a document, everything in this process: other programs hardly change it."""
+    """Milliseconds of CPU time per document, all in this process: other programs hardly change it."""
     arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
     started = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -126,7 +126,7 @@ def processor_time(folder, count):
 
 
 def tokenisers(documents, runs):
-    """Milliseconds for a document: medians of interleaved runs; "first" is the first run, with nothing remembered."""
+    """Milliseconds per document: medians of interleaved runs; "first" is the first run, with empty caches."""
     treebank, moses = TreebankWords(), MosesWords()
     forms = {
         "ptb (nltk's rules, remembered)": treebank.encode,

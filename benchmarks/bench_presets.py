@@ -1,18 +1,18 @@
-"""Speed of the presets as in Tian et al. 2020, Table 2: hours for an epoch of Gigaword, and summaries a second.
+"""Speed of the presets as in Tian et al. 2020, Table 2: hours per epoch of Gigaword, and summaries per second.
 
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
-    python benchmarks/bench_presets.py --table [--docs docs/systems.md]        the table of what was measured
+    python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
 
 Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
-words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (but for BART's, which
-nobody trains on titles). An epoch has 3,803,957 pairs. A step is what fairseq-train does between two batches:
-fairseq's ``Trainer`` with forward, loss, backward, clipping, Adam and logging; the large-vocabulary trick works in
-both columns where a preset has it. Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are
-random: a step costs the same whatever it says. Of systems that learn in another way after it (pairs of entailment,
-rewards), this is training by likelihood.
+words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (except BART's, which are
+not trained on titles). An epoch has 3,803,957 pairs. A step is fairseq-train's work for a batch: fairseq's ``Trainer``
+with forward, loss, backward, clipping, Adam and logging. If a preset has the large-vocabulary trick, it is used in both
+columns. Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are random: the cost of a step does
+not depend on them. For systems with a further training method (entailment pairs, rewards), this is training by
+likelihood.
 
-Times are the CPU seconds of this process on one thread, which neighbours disturb less than the clock; medians of
-steps in which some presets (--together) take turns.
+Times are the CPU seconds of this process on one thread, which other processes disturb less than wall-clock time. They
+are medians of steps in which some presets (--together) alternate.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
 BEGIN = "<!-- benchmarks/bench_presets.py --table -->\n\n"
-"""Stands before the table in docs/systems.md."""
+"""Comment before the table in docs/experiments.md."""
 COMMAND = [
     *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
     *("--clip-norm", "2", "--cpu", "--max-update", "1000"),
@@ -74,7 +74,7 @@ class System:
 
 
 def seconds(archs, args):
-    """Preset -> medians of the CPU seconds of a training step and of the search for a batch; they take turns."""
+    """Median CPU seconds of each preset's training step and search for a batch; the presets alternate."""
     systems = {arch: System(arch, args) for arch in archs}
     found = {arch: ([], []) for arch in archs}
     for run in range(args.runs + 1):
@@ -82,13 +82,13 @@ def seconds(archs, args):
             for action, times in zip((system.train, system.summarise), found[arch]):
                 started = time.process_time()
                 action()
-                if run:  # the first makes the optimiser's states and the packed weights
+                if run:  # the first one creates the optimiser's states and the packed weights
                     times.append(time.process_time() - started)
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 
 
 def measure(args):
-    """The report, in types that JSON has; rows that --output has of other presets stay."""
+    """Make the report, as JSON types; --output's rows of other presets stay."""
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():
@@ -120,13 +120,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "presets.json")
     others = [arch for arch in PRESETS if "bart" not in arch]
-    parser.add_argument("--archs", type=lambda text: text.split(","), default=others, help="default: all but BART's")
-    parser.add_argument("--runs", type=int, default=3, help="counted steps and searches (default: %(default)s)")
-    parser.add_argument("--together", type=int, default=3, help="presets that take turns (default: %(default)s)")
+    parser.add_argument(
+        "--archs",
+        type=lambda text: text.split(","),
+        default=others,
+        help="presets to measure (default: all except BART's)",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of counted steps and searches (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--together", type=int, default=3, help="number of presets that alternate (default: %(default)s)"
+    )
     parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
-    parser.add_argument("--documents", type=int, default=64, help="of a batch (default: %(default)s)")
-    parser.add_argument("--article", type=int, default=31, help="words of an article (default: %(default)s)")
-    parser.add_argument("--title", type=int, default=8, help="words of a title (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=64, help="documents per batch (default: %(default)s)")
+    parser.add_argument("--article", type=int, default=31, help="words per article (default: %(default)s)")
+    parser.add_argument("--title", type=int, default=8, help="words per title (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--table", action="store_true", help="print the table of --output, and measure nothing")
     parser.add_argument("--docs", type=Path, help="with --table, also put it into this page")

@@ -1,14 +1,14 @@
-"""What the large-vocabulary trick saves: a training step of words_lvt5k with V words, and with the full softmax.
+"""Savings of the large-vocabulary trick: a training step of words_lvt5k with V words, and with the full softmax.
 
     python benchmarks/bench_recurrent.py [--output benchmarks/results/recurrent.json]
 
 A step is all of training: forward and backward pass with --criterion summarization_nll, the gradient's norm and
 clipping, and the optimiser, on batches of 50 documents of up to 35 words with summaries of up to 10 (Gigaword's shape),
-words drawn by Zipf's law. The variants take turns in one process, each step with another batch:
+words drawn by Zipf's law. The variants alternate in one process, each step with another batch:
 
 - words_lvt5k with 20,000 and with 400,000 words, with --optimizer lazy_adadelta;
 - the same with 400,000 words and the full softmax (gru_seq2seq), with fairseq's --optimizer adadelta;
-- words_lvt5k with 400,000 words and fairseq's --optimizer adadelta: what the trick brings without a lazy optimiser.
+- words_lvt5k with 400,000 words and fairseq's --optimizer adadelta: the trick without a lazy optimiser.
 """
 
 import argparse
@@ -33,7 +33,7 @@ OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_dec
 
 
 def make_sample(vocabulary, generator):
-    """A batch; the most frequent word is the first, and half of a summary's words are its document's."""
+    """Make a batch; the most frequent word is the first, and half of a summary's words are its document's."""
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)
@@ -63,7 +63,7 @@ class System:
         self.generator = torch.Generator().manual_seed(0)
 
     def step(self):
-        """Seconds of one step."""
+        """Run one step; returns its seconds."""
         sample = make_sample(self.vocabulary, self.generator)
         started = time.perf_counter()
         self.optimizer.zero_grad()
@@ -78,9 +78,11 @@ class System:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "recurrent.json")
-    parser.add_argument("--runs", type=int, default=7, help="counted steps of each variant (default: %(default)s)")
-    parser.add_argument("--small", type=int, default=20000, help="the short dictionary (default: %(default)s)")
-    parser.add_argument("--large", type=int, default=400000, help="the long dictionary (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=7, help="number of counted steps of each variant (default: %(default)s)"
+    )
+    parser.add_argument("--small", type=int, default=20000, help="size of the short dictionary (default: %(default)s)")
+    parser.add_argument("--large", type=int, default=400000, help="size of the long dictionary (default: %(default)s)")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     systems = {
@@ -93,7 +95,7 @@ def main():
     for run in range(args.runs + 1):
         for name, system in systems.items():
             taken = system.step()
-            if run:  # the first step makes the optimiser's states
+            if run:  # the first step creates the optimiser's states
                 seconds[name].append(taken)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     small, large, full, plain = medians.values()

@@ -3,12 +3,12 @@
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both have the model and the options of the checkpoint, whose training was by likelihood: a model that knows nothing
-writes the longest summaries there can be. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is what
-fairseq's ``Trainer`` does between two batches. Times are the CPU seconds of this process, which neighbours disturb less
-than the clock. The two steps take turns on the same batches, and the ratio is of the two steps of one batch.
+Both have the model and the options of the checkpoint, which was trained by likelihood: an untrained model writes the
+longest possible summaries. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is the work of
+fairseq's ``Trainer`` for a batch. Times are the CPU seconds of this process, which other processes disturb less than
+wall-clock time. The two steps alternate on the same batches, and the ratio compares the two steps of one batch.
 
---profile adds the seconds in the parts of the step with rewards, on one thread.
+--profile adds the seconds of the parts of the step with rewards, on one thread.
 """
 
 import argparse
@@ -35,17 +35,17 @@ PARTS = {
     "gains": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
-"""Methods of the criterion -> what they are called in the report."""
+"""Methods of the criterion -> their names in the report."""
 
 
 def trainer(step, args):
-    """fairseq's Trainer of one kind of step, and its task."""
+    """Make fairseq's Trainer for one kind of step, and its task."""
     torch.manual_seed(1)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # so that both models stay what they are
+        cfg.optimization.lr = [1e-6]  # so that both models keep their weights
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
@@ -61,7 +61,7 @@ def trainer(step, args):
 
 
 def batches(training, args):
-    """``--runs`` + 1 batches of the training data, the first one for warming up."""
+    """Load ``--runs`` + 1 batches of the training data; the first one is for warming up."""
     training.task.load_dataset("train")
     iterator = training.task.get_batch_iterator(
         training.task.dataset("train"), max_tokens=args.tokens, max_positions=training.model.max_positions(), seed=1
@@ -71,11 +71,11 @@ def batches(training, args):
         found.append(sample)
         if len(found) > args.runs:
             return found
-    raise SystemExit(f"--runs {args.runs}: the data have {len(found)} batches of --tokens {args.tokens}; choose fewer")
+    raise SystemExit(f"--runs {args.runs}: the data has {len(found)} batches of --tokens {args.tokens}; choose fewer")
 
 
 def seconds(trainings, samples):
-    """Kind of step -> CPU seconds of each batch but the first, the kinds taking turns."""
+    """CPU seconds of each batch but the first for each kind of step; the kinds alternate."""
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
         for step, training in trainings.items():
@@ -130,16 +130,18 @@ def profile(training, samples):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="a folder that fairseq-preprocess has made")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="of a training by likelihood")
+    parser.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a training by likelihood")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
-    parser.add_argument("--tokens", type=int, default=4000, help="source tokens in a batch (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=12, help="counted batches (default: %(default)s)")
-    parser.add_argument("--longest", type=int, default=30, help="most tokens of a summary (default: %(default)s)")
-    parser.add_argument("--samples", type=int, default=1, help="of each document (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=12, help="number of counted batches (default: %(default)s)")
+    parser.add_argument(
+        "--longest", type=int, default=30, help="maximum number of tokens of a summary (default: %(default)s)"
+    )
+    parser.add_argument("--samples", type=int, default=1, help="samples per document (default: %(default)s)")
     parser.add_argument("--baseline", default="greedy", help="--rl-baseline (default: %(default)s)")
-    parser.add_argument("--profile", action="store_true", help="also the seconds of the parts of a step")
+    parser.add_argument("--profile", action="store_true", help="also measure the parts of a step")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}

@@ -1,10 +1,10 @@
-"""How long ROUGE takes: 11,490 pairs, as many as CNN/Daily Mail has for testing, of three-sentence summaries.
+"""Time of ROUGE for 11,490 pairs of three-sentence summaries, the size of CNN/Daily Mail's test set.
 
     python benchmarks/bench_rouge.py [--hypotheses FILE --references FILE] [--output benchmarks/results/rouge.json]
 
 Without files, pairs of about 55 words are cut from the sample corpus: a reference is three sentences of a description,
 a hypothesis other three of it and of the next, with some words in common. The command etads-rouge is timed as a whole,
-its start and the bootstrap interval of 1,000 resamples included. Perl is timed only where it is installed.
+including its start and the bootstrap interval of 1,000 resamples. Perl is timed only if it is installed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SENTENCE = (16, 21)
 
 
 def write_pairs(directory):
-    """Two files of PAIRS lines, from the sample corpus."""
+    """Write two files of PAIRS lines, from the sample corpus."""
     debian(["--sample", "--out", str(directory / "debian")])
     words = (directory / "debian" / "train.source").read_text(encoding="utf-8").split()
     generator = random.Random(1)
@@ -44,7 +44,7 @@ def write_pairs(directory):
 
 
 def seconds(command, runs):
-    """The wall-clock seconds of each run, and what the last one printed."""
+    """Wall-clock seconds of each run, and the output of the last one."""
     found = []
     for _ in range(runs):
         started = time.perf_counter()
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge.json")
     parser.add_argument("--hypotheses", type=Path)
     parser.add_argument("--references", type=Path)
-    parser.add_argument("--runs", type=int, default=3, help="of each command (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs of each command (default: %(default)s)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         files = (args.hypotheses, args.references) if args.hypotheses else write_pairs(Path(directory))

@@ -1,11 +1,11 @@
-"""How far the two backends of etads-rouge are apart, on any two files.
+"""Differences between the two backends of etads-rouge, on any two files.
 
     python benchmarks/bench_rouge_agreement.py HYP REF [--limit 1000] [--what "where the texts are from"]
         [--output benchmarks/results/rouge_agreement.json]
 
-rouge-score and ROUGE-1.5.5.pl score the same lines, three times: as each does by itself, and both with and both without
-WordNet's lists of irregular word forms, which ROUGE-1.5.5.pl looks at before it stems. For each, the differences of the
-means (Perl minus Python, in points of 100), and of single pairs, with the words that the two stem differently.
+rouge-score and ROUGE-1.5.5.pl score the same lines three times: with their defaults, and both with and both without
+WordNet's lists of irregular word forms, which ROUGE-1.5.5.pl consults before stemming. The report has the differences
+of the means (Perl minus Python, in points of 100) and of single pairs, and the words that the two stem differently.
 """
 
 import argparse
@@ -30,7 +30,7 @@ $/ = "\n"; while (<STDIN>) { chomp; print stem($_), "\n" }"""
 
 
 def perl_stems(words, home):
-    """The stems that the stemmer inside ROUGE-1.5.5.pl makes; none if it cannot be taken out of the script."""
+    """Stems by the stemmer inside ROUGE-1.5.5.pl; none if it cannot be extracted from the script."""
     done = subprocess.run(
         ["perl", "-e", STEM, str(home / "ROUGE-1.5.5.pl")],
         input="".join(f"{w}\n" for w in words),
@@ -42,7 +42,7 @@ def perl_stems(words, home):
 
 
 def differences(python, perl):
-    """Of means, and of pairs: (n, metric, figure) each, in points of 100."""
+    """Differences of means, and of pairs: (n, metric, figure) each, in points of 100."""
     apart = perl - python
     return {
         metric: {
@@ -58,8 +58,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hypotheses")
     parser.add_argument("references")
-    parser.add_argument("--limit", type=int, default=1000, help="pairs to score (default: %(default)s)")
-    parser.add_argument("--what", default="", help="a note for the result")
+    parser.add_argument("--limit", type=int, default=1000, help="number of pairs to score (default: %(default)s)")
+    parser.add_argument("--what", default="", help="note for the result")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge_agreement.json")
     args = parser.parse_args()
     hypotheses, references = (read_lines(name)[: args.limit] for name in (args.hypotheses, args.references))
@@ -86,7 +86,7 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # characters outside ASCII whose lower case is within: Python makes words of them and Perl does not
+    # characters outside ASCII with an ASCII lower case: Python makes words of them and Perl does not
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))

@@ -1,13 +1,13 @@
-"""Where the time of a step of the search goes, by part of the model.
+"""Time of a step of the search, by part of the model.
 
-    python benchmarks/bench_step.py [--docs docs/decoding.md]    measures, and prints the table; two minutes
-    python benchmarks/bench_step.py --table                      the table of what was measured
+    python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
+    python benchmarks/bench_step.py --table                      print the table of earlier results
 
-Sizes and systems are those of bench_generate.py. Summaries of 10 and of 50 words are searched; what the longer search
-takes more, divided by 40, is a step, so that the encoder and what is computed once for a document do not count. Each
-part is timed where it is called: products with weights, what attentions do beside these (products with keys and values,
-softmax, gate), what is left of the decoder (norms, sums, word vectors), and all outside it (log-softmax, the pointer's
-mixture, the choice of hypotheses).
+Sizes and systems are the same as in bench_generate.py. Summaries of 10 and of 50 words are searched. The difference of
+their times, divided by 40, is a step, so that the encoder and other work per document do not count. Each part is timed
+at its call: products with weights, the rest of attention (products with keys and values, softmax, gate), the rest of
+the decoder (norms, sums, word vectors), and everything outside it (log-softmax, the pointer's mixture, the choice of
+hypotheses).
 """
 
 import argparse
@@ -42,7 +42,7 @@ PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
 class PartClock:
-    """The time that parts of a decoder take, each without that of the parts inside it.
+    """Times of parts of a decoder, each without the parts inside it.
 
     Attributes:
         seconds: part -> all of its time so far.
@@ -54,7 +54,7 @@ class PartClock:
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words
-        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)  # of a shortlist, made for each batch
+        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)  # for a shortlist, made for each batch
         for module in decoder.modules():
             if module is decoder:
                 self._time(module, DECODER)
@@ -80,7 +80,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """Documents at once -> part -> milliseconds of a step, the median of the runs."""
+    """Milliseconds of a step for each number of documents and each part, the median of the runs."""
     dictionary = bench_generate.numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -123,12 +123,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
-    parser.add_argument("--runs", type=int, default=3, help="of which the median is kept (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs; their median counts (default: %(default)s)"
+    )
     parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
-    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    parser.add_argument("--docs", type=Path, help="replace the table in this page")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY

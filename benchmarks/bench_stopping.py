@@ -1,11 +1,11 @@
-"""What ``--early-stopping admissible`` costs against ``fairseq``, in steps and hypotheses, on a trained model.
+"""Cost of ``--early-stopping admissible`` compared with ``fairseq``, in steps and hypotheses, on a trained model.
 
     python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
 
-The model is that of ``scripts/quickstart.sh --steps 600``, which trains it in DIR unless one is there; some minutes. It
-summarises the first documents of the test split under each length penalty and each rule. For each: the decoder's steps
-of a document, the hypotheses it extended, how many documents have a better or a worse best score than by fairseq's
-rule, and the processor's seconds. Steps and hypotheses depend on the model, hardly on the machine.
+``scripts/quickstart.sh --steps 600`` trains the model in DIR, unless there is one; this takes some minutes. It
+summarises the first documents of the test split under each length penalty and each rule. The report has the decoder's
+steps and extended hypotheses per document, the numbers of documents with a better or worse best score than by fairseq's
+rule, and the CPU seconds. Steps and hypotheses depend on the model, hardly on the machine.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Directory of the data and path of a checkpoint; quickstart.sh makes both if they are not there."""
+    """Directory of the data and path of a checkpoint; quickstart.sh makes them if they do not exist."""
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():
         limits = ["--steps", str(steps), "--minutes", "60"]
@@ -45,7 +45,7 @@ def trained(work, steps):
 
 
 def batches(data, checkpoint, documents):
-    """The task, the model, and the first documents of the test split in batches."""
+    """Load the task, the model, and the first documents of the test split in batches."""
     cfg = SummarizationConfig(data=str(data))
     cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
     task = SummarizationTask.setup_task(cfg)

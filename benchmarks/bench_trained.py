@@ -1,14 +1,14 @@
-"""Decoding with a trained model and its real lengths: speed, ROUGE and the rule of stopping, for each number format.
+"""Decoding with a trained model and realistic lengths: speed, ROUGE and stopping rule, for each dtype.
 
     python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
     python benchmarks/bench_trained.py --run RUN --data PREPARED/bin --shortlist FILE --output FILE
 
-The model is that of ``scripts/quickstart.sh``, which trains it in DIR unless one is there, or that of a RUN of
+The model comes from ``scripts/quickstart.sh``, which trains it in DIR unless there is one, or from a RUN of
 scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (beam 5, 4 to 30
-tokens, no word pair twice) in each format, over all words or those of a shortlist, and stops by fairseq's rule or by
-the admissible one. The systems take turns at each batch of 10 documents, and the medians of a batch's runs are added
-up: documents per second. Beside that: tokens of a summary, ROUGE F1 of the words, and how many summaries are others
-than in float32 over all words by the same rule. Other scores and lengths: bench_stopping.py.
+tokens, no word pair twice) in each dtype, over all words or a shortlist, and stops by fairseq's rule or by the
+admissible one. The systems alternate on each batch of 10 documents, and the medians of a batch's runs are added:
+documents per second. The report also has tokens per summary, ROUGE F1 of the words, and the number of summaries that
+differ from float32 over all words by the same rule. For other scores and lengths see bench_stopping.py.
 """
 
 import argparse
@@ -31,7 +31,7 @@ OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size"
 
 
 def words(dictionary, tokens):
-    """The words of a summary (T,), without end symbol and padding."""
+    """Words of a summary (T,), without end symbol and padding."""
     specials = {dictionary.pad(), dictionary.eos()}
     return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
 
@@ -41,13 +41,17 @@ def main():
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_trained")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "trained.json")
     parser.add_argument("--documents", type=int, default=500)
-    parser.add_argument("--steps", type=int, default=1500, help="of training (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="of each system (default: %(default)s)")
-    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="fp32 among them")
+    parser.add_argument("--steps", type=int, default=1500, help="training steps (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs of each system (default: %(default)s)")
+    parser.add_argument(
+        "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure; fp32 must be among them"
+    )
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--run", type=Path, help="a training of scripts/train.sh, instead of the quickstart's")
-    parser.add_argument("--data", type=Path, help="what --run was trained on: the folder bin of prepared data")
-    parser.add_argument("--shortlist", type=Path, help="of etads-shortlist; each format is measured with it, too")
+    parser.add_argument("--data", type=Path, help="data of --run: the folder bin of prepared data")
+    parser.add_argument(
+        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is measured with it, too"
+    )
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):
         parser.error("--run and --data: give both or neither")

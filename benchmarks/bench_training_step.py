@@ -3,13 +3,13 @@
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
     python benchmarks/bench_training_step.py --tiny --lengths 400 --runs 3 --output /tmp/try.json    (a minute)
 
-A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, the clipping
-of the gradient norm, Adam and the logging. fairseq's transformer is trained as fairseq-train trains it, by the task
-``translation`` and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of
-etads_basic. Each system has a process of its own: where systems shared one, fairseq's step with one document
-of 400 tokens took 1.77 instead of 1.33 s, behind another system that had left the memory in pieces. Times are CPU
-seconds, which neighbours disturb less than the clock: medians of steps in which the systems take turns, and ratios to
-fairseq's step of the same turn. Peak memory is the largest resident set of the process.
+A step is fairseq-train's work for a batch: fairseq's ``Trainer`` with forward, loss, backward, the clipping of the
+gradient norm, Adam and the logging. fairseq's transformer is trained as in fairseq-train, by the task ``translation``
+and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of etads_basic. Each system
+has its own process: in a shared one, fairseq's step with one document of 400 tokens took 1.77 instead of 1.33 s after
+another system, which had fragmented the memory. Times are CPU seconds, which other processes disturb less than
+wall-clock time: medians of steps in which the systems alternate, and ratios to fairseq's step in the same round. Peak
+memory is the largest resident set of the process.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def build(system, vocabulary):
 
 
 def trainer(system, length, summary, args):
-    """fairseq's Trainer of one system, as fairseq-train makes it."""
+    """Make fairseq's Trainer for one system, as in fairseq-train."""
     ours = system != "transformer"
     arch, *more = system.split(" ")
     command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *COMMON]
@@ -81,7 +81,7 @@ def trainer(system, length, summary, args):
         command += ["--max-source-positions", str(length + 1), "--max-target-positions", str(summary + 1)]
     command += args.option
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
-    command += more  # last, so that a system may have another optimiser
+    command += more  # last, so that a system can override the optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
     dictionary = numbered_dictionary(args.vocabulary)
@@ -92,7 +92,7 @@ def trainer(system, length, summary, args):
 
 
 def batch(documents, length, summary, vocabulary):
-    """A batch as the data sets make them; the last document is an eighth shorter, so that there is padding to mask."""
+    """Make a batch as data sets do; the last document is an eighth shorter, so that there is padding to mask."""
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, vocabulary, (documents, length), generator=generator)
     source[:, -1] = 2
@@ -118,16 +118,15 @@ def documents_of(length, args):
 
 
 def most_resident():
-    """Largest resident set of this process so far, in KiB. (What getrusage tells counts the process that began it.)"""
+    """Largest resident set of this process so far, in KiB. (getrusage includes the parent process.)"""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0])
 
 
 def train_when_asked(system, length, args):
-    """Train one system, a step for each line of standard input.
+    """Train one system, one step for each line of standard input.
 
-    Answers with the CPU seconds of the step, the peak of memory up to now, and what there was before the first step, in
-    MiB.
+    Answers with the CPU seconds of the step, and in MiB the peak memory so far and the memory before the first step.
     """
     training = trainer(system, length, args.summary, args)
     before = most_resident() / 1024
@@ -140,7 +139,7 @@ def train_when_asked(system, length, args):
 
 
 def groups(systems, at_once):
-    """The systems in groups of so many, each of which begins with the first system."""
+    """Split the systems into groups of ``size``, each beginning with the first system."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
@@ -155,7 +154,7 @@ def measure(length, args, arguments):
                 )
                 for system in group
             ]
-            turns = [[peer.ask("step") for peer in peers] for _ in range(args.runs + 1)][1:]  # warmed up
+            turns = [[peer.ask("step") for peer in peers] for _ in range(args.runs + 1)][1:]  # warm-up
         for number, system in enumerate(group):
             if system in report["systems"]:
                 continue
@@ -178,21 +177,26 @@ def main(arguments=None):
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "training_step.json")
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=list(LENGTHS))
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
-    parser.add_argument("--tokens", type=int, default=4096, help="source tokens in a batch (default: %(default)s)")
-    parser.add_argument("--documents", type=int, help="in a batch (default: as many as --tokens allows)")
-    parser.add_argument("--summary", type=int, default=100, help="words of a summary (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=5, help="counted steps of each system (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=4096, help="source tokens per batch (default: %(default)s)")
+    parser.add_argument("--documents", type=int, help="documents per batch (default: as many as --tokens allows)")
+    parser.add_argument("--summary", type=int, default=100, help="words per summary (default: %(default)s)")
     parser.add_argument(
-        "--at-once", type=int, default=3, help="processes that take turns, the first system's among them (default: 3)"
+        "--runs", type=int, default=5, help="number of counted steps of each system (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=3,
+        help="number of processes that alternate, including the first system's (default: 3)",
     )
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default: 1)")
     parser.add_argument("--tiny", action="store_true", help="the quickstart's sizes: 2+2 layers, width 128")
-    parser.add_argument("--option", action="append", default=[], help="a word for all fairseq-train commands")
+    parser.add_argument("--option", action="append", default=[], help="an argument for all fairseq-train commands")
     parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.at_once < 2:
-        parser.error(f"--at-once {args.at_once}: must be at least 2, as every system takes turns with the first")
+        parser.error(f"--at-once {args.at_once}: must be at least 2, since every system alternates with the first")
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     if args.train:

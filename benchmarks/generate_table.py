@@ -1,4 +1,4 @@
-"""What bench_generate.py has measured on several processors, as one table."""
+"""One table of bench_generate.py's results on several processors."""
 
 import json
 import re
@@ -6,11 +6,11 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "generate"
 BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end of the table -->"
-"""Stand around the table in docs/decoding.md."""
+"""Comments around the table in docs/experiments.md."""
 
 
 def heading(report):
-    """The processor, and which of its instructions were used."""
+    """The processor, and the instructions that were used."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
     return f"{machine['cpu']} ({used})"
@@ -28,7 +28,7 @@ def reports(folder=RESULTS):
 
 
 def table(found):
-    """Markdown: a row for each system, and for each report its speeds with their ratios to fairseq, and its memory."""
+    """Markdown: one row per system; for each report its speeds with their ratios to fairseq, and its memory."""
     if not found:
         return "(nothing measured yet)"
     top, below = ["| |"], ["|---|"]
@@ -62,7 +62,7 @@ def _with_ratio(speed, name):
 
 
 def write(new_table, page, begin=BEGIN):
-    """Put the table into a page, in the place of the one that is there, between ``begin`` and END."""
+    """Replace the table in a page, between ``begin`` and END."""
     before, _, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not end:

@@ -1,4 +1,4 @@
-"""Which machine a benchmark ran on, as its results say it."""
+"""Describe a benchmark's machine for its results."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "am
 
 
 def _cpuinfo():
-    """What Linux says of the first processor; empty elsewhere."""
+    """Linux's information about the first processor; empty on other systems."""
     path = Path("/proc/cpuinfo")
     text = path.read_text().split("\n\n")[0] if path.exists() else ""
     lines = [line.partition(":") for line in text.splitlines()]
@@ -18,13 +18,13 @@ def _cpuinfo():
 
 
 def machine():
-    """The processor's name, its cores, the threads that torch uses, torch's version."""
+    """The processor's name, its cores, the threads that torch uses, and torch's version."""
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def processor():
-    """The family of an x86 processor, and which of its sets of instructions matter for matrix products."""
+    """The family of an x86 processor, and its instruction sets that matter for matrix products."""
     values = _cpuinfo()
     flags = values.get("flags", "").split()
     found = [name for flag, name in FLAGS.items() if flag in flags]

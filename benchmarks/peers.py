@@ -1,4 +1,4 @@
-"""Systems that a benchmark compares, each in a process of its own, so that they do not disturb each other."""
+"""Run the systems that a benchmark compares in separate processes, so that they do not disturb each other."""
 
 import json
 import subprocess
@@ -6,10 +6,10 @@ import sys
 
 
 class Peer:
-    """A Python script that runs beside this one and answers each line of JSON with one.
+    """A Python script in another process that answers each line of JSON with one.
 
     Args:
-        script, *arguments: what Python runs. options: of ``subprocess.Popen``.
+        script, *arguments: for Python. options: of ``subprocess.Popen``.
     """
 
     def __init__(self, script, *arguments, **options):
@@ -17,14 +17,14 @@ class Peer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
     def told(self):
-        """The next line that the script prints."""
+        """Read the next line that the script prints."""
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{' '.join(self.process.args)}: ended with status {self.process.wait()}")
         return json.loads(line)
 
     def ask(self, question):
-        """What the script answers."""
+        """Ask the script, and return its answer."""
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         return self.told()

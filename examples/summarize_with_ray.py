@@ -4,10 +4,10 @@
     python -m pip install '.[ray]'
     python examples/summarize_with_ray.py debian articles/ summaries/ --column article
 
-Every record of the output has the fields of its record in the input, and "summary", "score" and "problem". Their order
-is not that of the input: give the records a field that tells them apart. A worker that is killed is started again, and
-its batch is done again; the output holds every record once when the command ends with status 0. If the command itself
-is ended, delete the output and run it again.
+Every record of the output has the fields of its record in the input, and "summary", "score" and "problem". The order
+differs from the input's: give the records a field that identifies them. A worker that is killed is started again, and
+its batch is repeated. When the command ends with status 0, the output has every record once. If the command itself is
+ended, delete the output and run it again.
 """
 
 import argparse
@@ -21,25 +21,29 @@ from fairseq_etads.summarizer.records import RecordSummarizer
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("model", metavar="MODEL", help="a folder of etads-export, which every machine sees, or debian")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a folder of etads-export that every machine can read, or debian"
+    )
     parser.add_argument("input", metavar="IN", help="a file of JSON lines, or a folder of them")
-    parser.add_argument("output", metavar="OUT", help="a folder to write files of JSON lines to")
+    parser.add_argument("output", metavar="OUT", help="folder for the files of JSON lines")
     parser.add_argument("--column", default="text", help="field of the text (default: %(default)s)")
-    parser.add_argument("--workers", type=int, help="processes that summarise (default: all processors but one)")
-    parser.add_argument("--cpus", type=float, default=1, help="processors for each of them (default: %(default)s)")
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs for each of them (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=256, help="records at a time (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=int, help="number of processes that summarise (default: all processors but one)"
+    )
+    parser.add_argument("--cpus", type=float, default=1, help="processors per process (default: %(default)s)")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs per process (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=256, help="records per batch (default: %(default)s)")
     args = parser.parse_args()
     if os.path.exists(args.output) and os.listdir(args.output):
         parser.error(f"OUT {args.output}: is not empty; name another folder or delete it")
 
-    # as many threads as processors: torch would take all of the machine's in each worker
+    # as many threads as processors: otherwise torch would use all of the machine's in each worker
     ray.init(runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, int(args.cpus)))}})
     there = ray.cluster_resources()["CPU"]
     workers = max(1, int((there - 1) // args.cpus)) if args.workers is None else args.workers
-    if workers * args.cpus > there - 1:  # Ray would wait for ever
+    if workers * args.cpus > there - 1:  # otherwise Ray would wait for ever
         parser.error(
-            f"{workers} workers with {args.cpus:g} processors each leave none of {there:g} to read and write with: "
+            f"{workers} workers with {args.cpus:g} processors each leave none of {there:g} for reading and writing: "
             "lower --workers or --cpus (0.5 is possible)"
         )
     records = ray.data.read_json(args.input, lines=True)

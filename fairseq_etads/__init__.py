@@ -1,10 +1,10 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
 Importing this package imports neither torch nor fairseq. :mod:`fairseq_etads.plugin` registers the task, the models,
-the criterions, the optimisers and the tokenizer with fairseq, and makes checkpoints load safely. It is imported
+the criterions, the optimisers and the tokeniser with fairseq, and makes checkpoints load safely.  It is imported
 
-- at once, if fairseq has been imported before: this is what ``--user-dir fairseq_etads`` does;
-- otherwise as soon as fairseq has been imported, by a program or by a module of this package.
+- at once, if fairseq has been imported before, as with ``--user-dir fairseq_etads``;
+- otherwise as soon as a program or a module of this package has imported fairseq.
 """
 
 import importlib.abc
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
-    """Import the plugin as soon as fairseq has been imported.
+    """Imports the plugin as soon as fairseq has been imported.
 
-    A module of this package may be the one that imports fairseq. The plugin imports that module in turn, so it has to
-    wait until the outermost module of this package that is being imported is complete.
+    A module of this package may be the one that imports fairseq, and the plugin in turn imports that module. So the
+    plugin has to wait until the outermost import of this package's modules is complete.
     """
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Modules, of this package or fairseq itself, that are being imported."""
+        """Modules, of this package or fairseq, that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module as Python does; if it is fairseq or one of this package's, follow its import."""
+        """Find a module like Python; if it belongs to fairseq or this package, watch its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
@@ -73,7 +73,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    """``from fairseq_etads import Summarizer``, without importing it for those who do not want it."""
+    """Provide ``from fairseq_etads import Summarizer`` without importing it for other users of the package."""
     if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 

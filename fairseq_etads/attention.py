@@ -1,4 +1,4 @@
-"""The papers' attention equations as pure functions; those of focus-attention are in ``focus.py``.
+"""The papers' attention equations as pure functions; focus-attention is in ``focus.py``.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` is (B, S),
 boolean, True at padding, on either side. Nothing here depends on how much padding a batch has: lengths, means and
@@ -25,11 +25,11 @@ from .kernels.precision import at_least_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
-    """q k^T of q (…, T, D) and k (…, S, D) -> (…, T, S), at least float32.
+    """Products q k^T of q (…, T, D) and k (…, S, D) -> (…, T, S), at least float32.
 
     Args:
-        own_format: multiply in the format of q and k. Otherwise half-precision inputs, and float32 under autocast, are
-            multiplied in float32: a score of 30 that is rounded to bfloat16 may change its weight by 6 %.
+        own_format: multiply in the dtype of q and k. Otherwise half-precision inputs, and float32 under autocast, are
+            multiplied in float32: rounding a score of 30 to bfloat16 can change its weight by 6 %.
     """
     if own_format:
         return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
@@ -46,7 +46,7 @@ def attention_weights(
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) [+ bias]): q (B, H, T, D), k (B, H, S, D) -> (B, H, T, S), exactly 0 at padding.
 
-    At least in float32, whatever the inputs are; ``own_format``: see :func:`attention_scores`.
+    The result is at least float32, whatever the inputs are; ``own_format``: see :func:`attention_scores`.
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -64,15 +64,15 @@ GATES = ("sigmoid", "open", "normalised")
 def gate_logits(
     gate_q: Tensor, gate_k: Tensor, gate_level: Optional[Tensor] = None, own_format: bool = False
 ) -> Tensor:
-    """Logits of the saliency gate g (B, H, T, S); see :func:`saliency_attention`, whose arguments these are."""
+    """Logits of the saliency gate g (B, H, T, S); see :func:`saliency_attention` for the arguments."""
     logits = attention_scores(gate_q, gate_k, own_format)
     return logits if gate_level is None else logits + gate_level[:, None, None]
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""From so many weights (B * H * T * S) on, saliency-selection in training computes them again in the backward pass."""
+"""Number of weights (B * H * T * S) from which saliency-selection recomputes them in the backward pass."""
 GROUPED_WEIGHTS = 2**21
-"""Most weights of the documents that are then computed with at a time: 8 MiB in float32."""
+"""Most weights of the documents that the recomputation handles at a time: 8 MiB in float32."""
 
 
 def saliency_attention(
@@ -98,16 +98,16 @@ def saliency_attention(
         dropout_p: dropout on the gated weights; the caller passes 0 in evaluation.
         need_weights: also return weights that sum to 1, for coverage and penalties: the softmax before the gate, or
             with "normalised" the gated weights.
-        own_format: compute the scores in the format of the inputs, see :func:`attention_scores`.
-        form: one of ``GATES``. "sigmoid": the paper's, which does not renormalise the gated weights. "open": twice
-            that, g between 0 and 2, so that attention is plain where the product is 0. "normalised": the gated weights
-            are divided by their sum, so that the gate chooses words and cannot shrink the context.
-        gate_level: a number for each head (H,), added to gate_q gate_k^T.
+        own_format: compute the scores in the dtype of the inputs, see :func:`attention_scores`.
+        form: one of ``GATES``. "sigmoid": the paper's form, which does not renormalise the gated weights. "open": twice
+            that, g between 0 and 2, so that attention is unchanged where the product is 0. "normalised": the gated
+            weights are divided by their sum, so that the gate selects words and cannot shrink the context.
+        gate_level: a bias for each head (H,), added to gate_q gate_k^T.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
 
-    In training, of many weights only the inputs are kept: the backward pass computes the weights again, some documents
+    In training with many weights, only the inputs are kept: the backward pass recomputes the weights, a few documents
     at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
@@ -141,7 +141,9 @@ def _saliency_attention(
     form: str,
     gate_level: Optional[Tensor],
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """:func:`saliency_attention` at once; everything between its inputs and its output is kept for training."""
+    """:func:`saliency_attention` without recomputation; everything between its inputs and its output is kept for
+    training.
+    """
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
     if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); log 2 makes it the very same e at logits of 0
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
@@ -154,22 +156,24 @@ def _saliency_attention(
 
 
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """log softmax of scores (B, T, S) over the real tokens; at padding so small that its exponential is exactly 0."""
+    """Log softmax of scores (B, T, S) over the real tokens; at padding, a number so low that its exponential is exactly
+    0.
+    """
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None], PADDING_SCORE)
     return scores.log_softmax(dim=-1)
 
 
 def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
-    """One step of temporal attention: log of exp(e_t) / beta_t (Nallapati et al., equation 1).
+    """One step of temporal attention: the logarithm of exp(e_t) / beta_t (Nallapati et al., equation 1).
 
     Args:
         scores: e_t (…, S), of the attention before any normalisation, at least float32.
         spent: log of the sum of exp(e_k) over the earlier steps k (…, S); minus infinity before the first step.
 
     Returns:
-        what to take the softmax of (…, S); ``spent`` with this step (…, S). Sums are kept as logarithms, so that scores
-        of any size neither overflow nor vanish.
+        The logits of the softmax (…, S), and ``spent`` with this step (…, S). Sums are kept as logarithms, so that
+        scores of any size neither overflow nor vanish.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
@@ -194,7 +198,7 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """As :func:`hierarchical_attention`, on logarithms: (B, T, S), (B, T, N), (B, S) -> (B, T, S)."""
+    """:func:`hierarchical_attention` on logarithms: (B, T, S), (B, T, N), (B, S) -> (B, T, S)."""
     index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
     return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
 
@@ -217,14 +221,14 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
 
 
 def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """log of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
+    """Logarithm of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
 
     Args:
         log_word: log α (B, T, S), as :func:`log_attention` returns it. log_selected: log β_s(j) of each word (B, S).
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, T, S); at padding so small that its exponential is exactly 0.
+        (B, T, S); at padding, a number so low that its exponential is exactly 0.
     """
     return log_attention(log_word + log_selected[:, None], key_padding_mask)
 
@@ -232,13 +236,13 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
     """-log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
 
-    It is small where the words that are most attended to stand in sentences that the extractor finds likely.
+    It is small where the most attended words are in sentences that the extractor finds likely.
 
     Args:
         log_word: log α (B, T, S), before it is combined with β. log_selected: log β_s(j) of each word (B, S).
 
     Returns:
-        (B, T), at least float32. A document with fewer than K words has what they contribute divided by K.
+        (B, T), at least float32. If a document has fewer than K words, the sum over them is still divided by K.
     """
     log_word, log_selected = at_least_float32(log_word), at_least_float32(log_selected)
     log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)

@@ -1,6 +1,7 @@
-"""Beam search for summaries: fairseq's, with the papers' penalties, blocking that works, and documents kept once.
+"""Beam search for summaries: fairseq's, with the papers' penalties, working n-gram blocking, and documents that are not
+repeated per beam.
 
-The public names; the code is in :mod:`fairseq_etads.search`.
+This module has the public names; the code is in :mod:`fairseq_etads.search`.
 """
 
 from .search.generator import SummaryGenerator

@@ -1,4 +1,4 @@
-"""What ``--user-dir`` loads: registers everything with fairseq, and makes checkpoints load safely."""
+"""Register everything with fairseq, and make checkpoints load safely; ``--user-dir`` loads this module."""
 
 from .platform import compat, distributed
 

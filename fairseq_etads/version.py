@@ -1,4 +1,4 @@
-"""The version of this project, from the state of its sources. setup.py and scripts run this file alone.
+"""The version of this project, from the state of its sources. setup.py and scripts run only this file.
 
 ``python fairseq_etads/version.py`` prints it. A commit that is not released has NEXT_VERSION, the number of commits and
 the commit: 0.2.0.dev1234+g1a2b3c4d, with ".dirty" if files have been changed since.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 NEXT_VERSION = "0.2.0"
-"""The version that the next tag, v0.2.0, gives its commit."""
+"""Version of the commit with the next tag, v0.2.0."""
 
 ARCHIVED_COMMIT = "$Format:%H$"
 """The commit, in archives of git archive and of GitHub (see .gitattributes)."""
@@ -19,13 +19,13 @@ ARCHIVED_COMMIT = "$Format:%H$"
 
 @functools.cache
 def version() -> str:
-    """The version of the code that runs; never an error."""
+    """Version of the running code; never raises an error."""
     sources = Path(__file__).resolve().parents[1]
     return source_version(sources) or _installed_version(sources) or archive_version()
 
 
 def source_version(sources: Path) -> Optional[str]:
-    """The version of a checkout or an unpacked sdist; $ETADS_VERSION, where it is built without either.
+    """Version of a checkout or an unpacked sdist; $ETADS_VERSION if it is built without either.
 
     Args:
         sources: the folder with setup.py.
@@ -44,8 +44,8 @@ def source_version(sources: Path) -> Optional[str]:
 
 
 def _checkout_version(sources: Path) -> str:
-    """The version that git says."""
-    # a hook of git has variables that name another repository
+    """Version according to git."""
+    # a git hook has variables that name another repository
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*words: str) -> List[str]:
@@ -62,19 +62,19 @@ def _checkout_version(sources: Path) -> str:
 
 
 def _installed_version(folder: Path) -> Optional[str]:
-    """The version in the name of the metadata that pip has put into ``folder``, site-packages, next to this package."""
+    """Version in the name of the metadata that pip has put into ``folder``, site-packages, next to this package."""
     names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
     return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
 
 
 def archive_version() -> str:
-    """The version of an archive, which knows its commit and not the number of commits; of anything else "unknown"."""
+    """Version of an archive, which knows its commit but not the number of commits; otherwise "unknown"."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 
 
 def __getattr__(name: str) -> Any:
-    """``__version__``, found when it is first asked for: git takes some milliseconds."""
+    """Compute ``__version__`` on demand: git takes some milliseconds."""
     if name == "__version__":
         return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

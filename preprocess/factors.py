@@ -10,7 +10,8 @@ From these files are made:
 The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ...; the
 last bin is for that number and all greater ones. *idf* is ln((1 + D) / (1 + df)), where df of the D training documents
 have the word, in bins of equal width from 0 to ln(1 + D), the idf of a word that no training document has. A sentence
-mark has the mark for its value.
+mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence, for all of its
+words.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ from fairseq_etads.platform.outputs import writing
 from fairseq_etads.text import subwords
 from fairseq_etads.text.atomic import ORIGINAL
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
@@ -111,7 +113,7 @@ class FactorValues:
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
         self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
-        if set(TAGS).intersection(settings.factors) and (
+        if {*TAGS, SALIENCE}.intersection(settings.factors) and (
             settings.is_sentencepiece or (self.tagger and settings.tokens == "bpe")
         ):
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
@@ -122,8 +124,9 @@ class FactorValues:
         Args:
             where: the place of the line, for messages.
             raw: the line of TEXT that the tokens come from.
-            tags: for each factor that is read from a file, its line there: a tag per word between white space; under
-                ORIGINAL, if there is such a file, the line before it was lower-cased and its digits were masked.
+            tags: for each factor that is read from a file, its line there: a tag per word between white space, of
+                salience one per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased
+                and its digits were masked.
 
         Raises:
             InputError: tags do not fit the words.
@@ -139,6 +142,8 @@ class FactorValues:
                 values = [self.idf.get(word, str(self.settings.idf_bins - 1)) for word in words]
             elif name in tagged:
                 values = tagged[name]
+            elif name == SALIENCE:
+                values = self._read_levels(f"{where} ({name})", raw, tags[name].split(), words)
             else:
                 values = self._read_tags(f"{where} ({name})", raw, tags[name].split(), len(words))
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
@@ -176,6 +181,20 @@ class FactorValues:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
+    def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
+        """The level of its sentence for each of a line's words; raises InputError if they are not as many as these."""
+        values: List[str] = []
+        sentences = self.tokenizer.encode_words(raw)
+        if len(sentences) != len(levels):
+            raise InputError(f"{where}: {len(levels)} levels for {len(sentences)} sentences; one for each is needed")
+        for number, (sentence, level) in enumerate(zip(sentences, levels)):
+            if number and self.settings.source_marks:
+                values.append(SENTENCE_MARK)
+            values += [level] * self._word_count(" ".join(sentence))
+        if len(values) != len(words):
+            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; cannot tell them apart")
+        return values
+
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
         """Tags of the ``expected`` words of a line, from tags of the words between spaces in the raw line."""
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
@@ -207,21 +226,21 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """By factor, the files of tags that the settings need: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it is there.
+    """By factor, the files that the settings need: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it is there.
 
     Raises:
         InputError: one is missing.
     """
-    if settings.spacy_model:
-        original = text / f"{split}.source.{ORIGINAL}"
-        return {ORIGINAL: original} if original.is_file() else {}
-    files = {name: text / f"{split}.source.{name}" for name in settings.factors if name in TAGS}
+    names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
+    files = {name: text / f"{split}.source.{name}" for name in names}
     for name, path in files.items():
         if not path.is_file():
-            raise InputError(
-                f"--factors {name}: no {path}, with a tag for each word of {split}.source; or give --spacy-model"
-            )
-    return files
+            how = f"with a tag for each word of {split}.source; or give --spacy-model"
+            if name == SALIENCE:
+                how = "which etads-shorten writes"
+            raise InputError(f"--factors {name}: no {path}, {how}")
+    original = text / f"{split}.source.{ORIGINAL}"
+    return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
 
 
 def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:

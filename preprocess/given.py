@@ -1,4 +1,4 @@
-"""Files that the user gives to etads-prepare: the BPE of GPT-2 (``--tokens gpt2``) and BART's dictionary."""
+"""Files that the user gives to etads-prepare: a subword model, GPT-2's (``--tokens gpt2``), and BART's dictionary."""
 
 import json
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.atomic import checksum
 from fairseq_etads.text.files import read_lines
 
+from .subwords import load_pieces, read_merges, write_merges, write_pieces
+
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 
@@ -21,15 +23,23 @@ class GivenFiles:
     Attributes:
         encoder_json: numbers of GPT-2's pieces. vocab_bpe: its merges. dictionary: of fairseq, with these numbers as
             words, in the order in which a pretrained model has them.
+        model: merges of subword-nmt, or a model of SentencePiece.
     """
 
     encoder_json: Optional[Path] = None
     vocab_bpe: Optional[Path] = None
     dictionary: Optional[Path] = None
+    model: Optional[Path] = None
 
     @property
     def paths(self) -> List[Path]:
-        return [path for path in (self.encoder_json, self.vocab_bpe, self.dictionary) if path is not None]
+        files = (self.encoder_json, self.vocab_bpe, self.dictionary, self.model)
+        return [path for path in files if path is not None]
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether no subwords need to be learnt."""
+        return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
         """Raise InputError if one is missing or damaged, or goes with other options."""
@@ -46,14 +56,40 @@ class GivenFiles:
             raise InputError(f"--dictionary {self.dictionary}: is for both sides, and excludes {other}")
         if self.encoder_json is not None and self.vocab_bpe is not None:
             check_gpt2_files(self.encoder_json, self.vocab_bpe)
+        if self.model is not None:
+            self._check_model(settings)
+
+    def _check_model(self, settings: Settings) -> None:
+        if settings.tokens not in ("bpe", "sentencepiece"):
+            raise InputError(f"--model {self.model}: goes with --tokens bpe or sentencepiece")
+        assert self.model is not None
+        if not self.model.is_file():
+            raise InputError(f"--model {self.model}: no such file")
+        if settings.size != Settings.size:
+            raise InputError(
+                f"--size {settings.size} has no effect with --model {self.model}, which has its own: leave it out"
+            )
+        if settings.tokens == "bpe":
+            read_merges(self.model)
+        else:
+            load_pieces(self.model)
 
     def record(self) -> Dict[str, str]:
         """Checksums of the files, by the names that they have in fairseq's archives."""
-        names = {"encoder.json": self.encoder_json, "vocab.bpe": self.vocab_bpe, "dict.txt": self.dictionary}
+        names = {
+            "encoder.json": self.encoder_json,
+            "vocab.bpe": self.vocab_bpe,
+            "dict.txt": self.dictionary,
+            "model": self.model,
+        }
         return {name: checksum(path) for name, path in names.items() if path is not None}
 
-    def copy_to(self, out: Path) -> None:
-        """Copy the files of the BPE beside the prepared data."""
+    def copy_to(self, out: Path, settings: Settings) -> None:
+        """Copy the files of the subwords beside the prepared data."""
+        if self.model is not None and settings.tokens == "bpe":
+            write_merges(read_merges(self.model), out / settings.subword_files[0])
+        elif self.model is not None:
+            write_pieces(self.model.read_bytes(), out / settings.subword_files[0])
         for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
             if path is not None:
                 copy_file(path, out / name)

@@ -9,6 +9,7 @@ import argparse
 import os
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
@@ -101,8 +102,8 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
             copy_file(like / name, out / name)
         return
     train = [words / f"train.{side}" for side in SIDES]
-    if settings.tokens == "gpt2":
-        given.copy_to(out)
+    if given.has_subwords:
+        given.copy_to(out, settings)
     elif settings.tokens == "bpe":
         learn_bpe(train, settings.size, out / names[0])
     else:
@@ -232,23 +233,29 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
+    flag: Any = {"action": "store_true", "default": None}  # None: not given, which --like must know
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
     add(
         "--tokens",
         choices=TOKENS,
-        default="bpe",
         help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
-        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)",
+        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: bpe)",
     )
     add(
         "--words",
         choices=WORD_KINDS,
-        default="",
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
         "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
     )
-    add("--size", type=int, default=8000, help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")
+    add("--size", type=int, help="BPE merges, SentencePiece pieces, or words kept (default: 8000)")
+    add(
+        "--model",
+        metavar="FILE",
+        type=Path,
+        help="for bpe: merges that subword-nmt has learnt; for sentencepiece: a SentencePiece model (default: learnt "
+        "from the training text)",
+    )
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
     add(
@@ -258,28 +265,26 @@ def build_parser() -> argparse.ArgumentParser:
         help="for gpt2: BART's dict.txt, whose words the model then knows, in this order (default: the pieces of the "
         "training text by frequency)",
     )
-    add("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
+    add("--keep-case", **flag, help="do not lower-case (CNN/DM systems lower-case)")
     add(
         "--source-sentence-marks",
-        action="store_true",
+        **flag,
         help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules",
     )
-    add("--no-target-sentence-marks", action="store_true", help=f"drop {SENTENCE_MARK} from summaries")
+    add("--no-target-sentence-marks", **flag, help=f"drop {SENTENCE_MARK} from summaries")
     add(
         "--separate-dictionaries",
-        action="store_true",
+        **flag,
         help="one for documents, one for summaries; for models that neither copy nor share embeddings",
     )
     add(
         "--source-size",
         type=int,
-        default=0,
         help="words of documents kept, if separate (default: --size for words, all subwords)",
     )
     add(
         "--target-size",
         type=int,
-        default=0,
         help="words of summaries kept, if separate (default: as --source-size). With one dictionary: how many of its "
         "words can be generated, the most frequent of summaries; pointers copy the others (default: all)",
     )
@@ -287,14 +292,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--factors",
         nargs="+",
         choices=FACTORS,
-        default=[],
         metavar="NAME",
-        help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model",
+        help="pos, ner, tf, idf, salience of documents' words. pos and ner are read from TEXT/SPLIT.source.pos and "
+        ".ner (a tag for each word between spaces), or made by --spacy-model; salience, a level of each sentence, from "
+        "TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
-    add("--tf-bins", type=int, default=10, help="bins of tf (default: %(default)s)")
-    add("--idf-bins", type=int, default=10, help="bins of idf (default: %(default)s)")
-    add("--spacy-model", metavar="NAME", default="", help="an installed model of spaCy, such as en_core_web_sm")
+    add("--tf-bins", type=int, help="bins of tf (default: 10)")
+    add("--idf-bins", type=int, help="bins of idf (default: 10)")
+    add("--spacy-model", metavar="NAME", help="an installed model of spaCy, such as en_core_web_sm")
     add(
         "--like",
         metavar="PREPARED",
@@ -315,33 +320,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _settings_from(args: argparse.Namespace) -> Settings:
     """The settings that the options say; raises InputError if options are given with --like."""
-    parser = build_parser()
-    given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
-    others = sorted(set(given) - {"text", "out", "like", "jobs", "shard"})
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
     is_gpt2 = args.tokens == "gpt2"  # which has capitals, and no piece for marks
+    same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
-        tokens=args.tokens,
-        size=args.size,
+        **{name: given[name] for name in same_names},
         lowercase=not (args.keep_case or is_gpt2),
-        words=args.words,
-        source_marks=args.source_sentence_marks,
+        source_marks=bool(args.source_sentence_marks),
         target_marks=not (args.no_target_sentence_marks or is_gpt2),
-        separate=args.separate_dictionaries,
-        source_size=args.source_size,
-        target_size=args.target_size,
-        factors=args.factors,
-        tf_bins=args.tf_bins,
-        idf_bins=args.idf_bins,
-        spacy_model=args.spacy_model,
+        separate=bool(args.separate_dictionaries),
     )
 
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-prepare``."""
-    given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
+    given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     options = prepare(_settings_from(args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
     if shard:

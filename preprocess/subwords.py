@@ -34,15 +34,45 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     with quiet:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         learn((" ".join(word for word in line.split() if word not in WHOLE) + "\n" for line in lines), learnt, size)
-    version, *merges = learnt.getvalue().splitlines()
+    write_merges(learnt.getvalue().splitlines(), codes)
+
+
+def read_merges(path: Path) -> List[str]:
+    """The lines of a file of merges that subword-nmt has written, the version first if it says one.
+
+    Raises:
+        InputError: the file is something else.
+    """
+    merges = [line for line in read_lines(path) if line.strip()]
+    for number, merge in enumerate(merges, 1):
+        if len(merge.split(" ")) != 2:
+            raise InputError(f"--model {path}: line {number} is not a merge, two pieces and a space between them")
+    if not merges:
+        raise InputError(f"--model {path}: no merges in it")
+    return merges
+
+
+def write_merges(lines: List[str], codes: Path) -> None:
+    """Write merges to ``codes``, behind those of the words of WHOLE.
+
+    Args:
+        lines: merges, the version first if there is one; without, the file is of subword-nmt 0.1.
+    """
+    version = lines[:1] if lines[0].startswith("#version:") else []
+    whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
+    merges = dict.fromkeys([*whole, *lines[len(version) :]])
     with writing(codes) as file:
-        file.write("".join(f"{merge}\n" for merge in (version, *dict.fromkeys([*_whole_merges(), *merges]))))
+        file.write("".join(f"{line}\n" for line in (*version, *merges)))
 
 
-def _whole_merges() -> Iterator[str]:
-    """Merges that make each word of WHOLE from left to right; "</w>" marks its end."""
+def _whole_merges(end_is_apart: bool) -> Iterator[str]:
+    """Merges that make each word of WHOLE from left to right; "</w>" marks its end.
+
+    Args:
+        end_is_apart: the mark is a symbol of its own, as in subword-nmt 0.1.
+    """
     for word in WHOLE:
-        letters = [*word[:-1], word[-1] + "</w>"]
+        letters = [*word, "</w>"] if end_is_apart else [*word[:-1], word[-1] + "</w>"]
         for place in range(1, len(letters)):
             yield "".join(letters[:place]) + " " + letters[place]
 
@@ -81,8 +111,25 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     except RuntimeError as error:
         reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
         raise InputError(f"--size {size}: {reason}") from None
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=learnt.getvalue())
+    write_pieces(learnt.getvalue(), model)
+
+
+def load_pieces(path: Path) -> Any:
+    """A SentencePiece model; raises InputError if the file is none."""
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+    except RuntimeError:
+        raise InputError(f"--model {path}: not a SentencePiece model") from None
+
+
+def write_pieces(content: bytes, model: Path) -> None:
+    """Write a SentencePiece model and, beside it, a ``.vocab`` file for people."""
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=content)
     with writing(model.with_suffix(".vocab")) as file:
         file.write("".join(f"{pieces.id_to_piece(n)}\t{pieces.get_score(n):g}\n" for n in range(len(pieces))))
     with writing_bytes(model) as file:
-        file.write(learnt.getvalue())
+        file.write(content)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measure where the focus-attention of a trained model looks, and what its saliency gate closes, by layer and head.
+"""Measure the attention of a trained model: the centres and scopes of focus-attention, and the saliency gate, by layer
+and head.
 
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
-The same pairs are looked at twice: with the weights that training began with, and with those of the checkpoint. Of
-focus-attention: the centre mu and the scope sigma as parts of the document's length, for words in each tenth of their
-document. Of saliency-selection: which share of the attention the gate lets through (1 with the normalised form). Layers
-without the mechanisms are left out.
+The same pairs are measured twice: with the initial weights of the training, and with the checkpoint's weights. For
+focus-attention, the figures are the centre mu and the scope sigma as fractions of the document's length, for words in
+each tenth of their document. For saliency-selection, it is the share of the attention that the gate lets through (1
+with the normalised form). Layers without the mechanisms are left out.
 """
 
 import argparse
@@ -44,7 +45,7 @@ class Means:
 
 
 def rounded(values: Tensor) -> List[Any]:
-    """As lists of numbers with four digits."""
+    """The means as lists of numbers with four digits."""
     return torch.round(values.double(), decimals=4).tolist()
 
 
@@ -70,7 +71,7 @@ def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor
 
 @torch.no_grad()
 def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
-    """Module -> its figures, over the first ``pairs`` of a data set."""
+    """Measure each module's figures, over the first ``pairs`` of a data set."""
     dataset = task.dataset(subset)
     found: Dict[str, Means] = defaultdict(Means)
     model.eval()
@@ -91,11 +92,11 @@ def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[st
 def main() -> None:
     """Measure, and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="what scripts/train.sh made")
+    parser.add_argument("run", type=Path, help="folder made by scripts/train.sh")
     parser.add_argument("--prepared", type=Path, required=True, help="its prepared data")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: %(default)s")
-    parser.add_argument("--subset", default="valid", help="of the data (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=200, help="the first of them (default: %(default)s)")
+    parser.add_argument("--subset", default="valid", help="data set (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=200, help="number of pairs, from the first (default: %(default)s)")
     parser.add_argument("--json", type=Path, required=True, help="file to write")
     args = parser.parse_args()
     logging.getLogger("fairseq").setLevel(logging.WARNING)
@@ -103,7 +104,7 @@ def main() -> None:
     overrides = {"data": str(args.prepared / "bin"), "init_from": None}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     task.load_dataset(args.subset)
-    utils.set_torch_seed(cfg.common.seed)  # as fairseq-train does before it builds the model
+    utils.set_torch_seed(cfg.common.seed)  # as in fairseq-train before it builds the model
     before = task.build_model(cfg.model)
     figures = {"before": measure(before, task, args.subset, args.pairs)}
     figures["after"] = measure(models[0], task, args.subset, args.pairs)

@@ -4,6 +4,9 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
+# the plugin beside these scripts, which may be another than the one that is installed
+PLUGIN=fairseq_etads
+[ ! -f "$ROOT/fairseq_etads/__init__.py" ] || PLUGIN=$ROOT/fairseq_etads
 
 die() {
     echo "$(basename "$0"): $*" >&2
@@ -71,6 +74,15 @@ end_by() {
     exit $((128 + $(kill -l "$1")))
 }
 
+# say_processor_time: say how many seconds of processor time this script and all that it has started and ended took.
+say_processor_time() {
+    local file
+    file=$(mktemp)
+    times > "$file"  # in a subshell, they would be those of the subshell
+    say "$(tr ms '  ' < "$file" | awk '{ total += 60 * ($1 + $3) + $2 + $4 } END { printf "%.0f", total }') s of processor time"
+    rm -f "$file"
+}
+
 # need_folder OPTION DIR: make DIR, the value of OPTION, or say why it cannot be written to.
 need_folder() {
     [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
@@ -106,8 +118,11 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # GPT-2's pieces are of raw text and as many as they are: no defaults of a corpus go with them
-    case " ${prepare[*]-} " in *" --tokens gpt2 "*) defaults="" ;; esac
+    # GPT-2's pieces are of raw text and as many as they are: no defaults of a corpus go with them, and none with --like
+    case " ${prepare[*]-} " in
+        *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
+        *" --model "*) defaults=${defaults%--size *} ;;
+    esac
     use_environment
     need_folder --out "$out"
     say "reading the corpus into $out/text"
@@ -144,14 +159,16 @@ run_fairseq() {
 # written every 1,000 steps and at the end of every epoch; the last and the best are kept. The plugin's task and criterion are left
 # out if there is another --user-dir among the options.
 train_once() {
-    local run=$1 prepared=$2 command wanted plugin=(--user-dir fairseq_etads --task summarization --criterion summarization_nll)
+    local run=$1 prepared=$2 command recorded wanted plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
     shift 2
     case " $* " in *" --user-dir "*) plugin=() ;; esac
     case " $* " in *" --cpu "*) hide_gpus ;; esac
     command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"}
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
         --no-progress-bar --log-format simple --log-interval 10 "$@")
-    wanted=$(without_log_interval <<< "${command[*]}")
+    recorded="${command[*]}"
+    recorded=${recorded/"--user-dir $PLUGIN --task"/--user-dir fairseq_etads --task}  # wherever these scripts are
+    wanted=$(without_log_interval <<< "$recorded")
     if [ "$(cat "$run/finished.txt" 2>/dev/null | without_log_interval)" = "$wanted" ]; then
         say "already trained with these options (delete $run/finished.txt to go on): $run/checkpoints/checkpoint_best.pt"
         return
@@ -160,7 +177,7 @@ train_once() {
     note_other_options "$run" "$wanted"
     say "training $run; Ctrl-C interrupts it, and the same command goes on; log: $run/train.log"
     run_fairseq "$run/train.log" ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- "${command[@]}" || exit 2
-    echo "${command[*]}" > "$run/finished.txt"
+    echo "$recorded" > "$run/finished.txt"
     rm -f "$run/started.txt"
     if [ -f "$run/checkpoints/checkpoint_best.pt" ]; then
         say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
@@ -198,7 +215,7 @@ train_small() {
         shift
     done
     [ $# -eq 0 ] || shift
-    supervise "$ROOT/scripts/train.sh" --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    supervise "$ROOT/scripts/train.sh" --recipe paper --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \

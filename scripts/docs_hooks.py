@@ -1,4 +1,4 @@
-"""What MkDocs does beside its own for the site of docs/: pages from elsewhere, links between them, the API reference.
+"""MkDocs hooks for the site of docs/: pages from elsewhere, links between them, and the API reference.
 
 mkdocs.yml names this file twice: as hooks, and (``Roles``) as an extension of griffe, which reads the docstrings.
 """
@@ -19,10 +19,11 @@ PACKAGES = {"fairseq_etads": ROOT / "fairseq_etads", "etads_preprocess": ROOT / 
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "benchmarks.md",
     "preprocess/sample/README.md": "sample.md",
     "docs/notebook.ipynb": "notebook.md",
 }
-"""Files of the repository that are pages of the site -> the pages."""
+"""Files of the repository outside docs/ -> their pages on the site."""
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 _ROLE = re.compile(r":\w+:`~?\.*([\w.]+)`")
@@ -31,7 +32,7 @@ _SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
 
 @event_priority(100)  # before mkdocstrings reads its paths
 def on_config(config):
-    """Let griffe find both packages under the names that they are installed by."""
+    """Let griffe find both packages under their installed names."""
     folder = tempfile.TemporaryDirectory()
     config.extra["packages"] = folder  # deleted together with the configuration
     for name, path in PACKAGES.items():
@@ -52,13 +53,13 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Make links to files outside docs/ links to their pages."""
+    """Turn links to files outside docs/ into links to their pages."""
     path = page.file.src_uri
     return markdown if page.file.generated_by else with_links(markdown, f"docs/{path}")
 
 
 def with_links(text: str, path: str) -> str:
-    """The text of a page with its links, which lead to files of the repository, as links between pages of the site.
+    """Turn links to files of the repository in a page's text into links between pages of the site.
 
     Args:
         path: of the page's file in the repository.
@@ -69,13 +70,13 @@ def with_links(text: str, path: str) -> str:
             return match[0]
         target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
         page = ELSEWHERE.get(target, target[len("docs/") :] if target.startswith("docs/") else None)
-        return match[0] if page is None else match[1] + page + match[3]  # MkDocs warns of what is no page
+        return match[0] if page is None else match[1] + page + match[3]  # MkDocs warns of files that are not pages
 
     return _LINK.sub(of_site, text)
 
 
 def notebook_page(notebook: dict) -> str:
-    """A Jupyter notebook as Markdown: its text, its code, and what the code printed."""
+    """A Jupyter notebook as Markdown: its text, its code, and the output of the code."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -90,7 +91,7 @@ def notebook_page(notebook: dict) -> str:
 
 
 def api_pages() -> dict:
-    """Page -> text: for each folder of modules a page, which mkdocstrings fills with their docstrings."""
+    """Make a page for each folder of modules: page -> text, which mkdocstrings fills with their docstrings."""
     pages = {}
     for package, root in PACKAGES.items():
         for folder in [root, *sorted(path.parent for path in root.glob("*/**/__init__.py"))]:
@@ -102,7 +103,7 @@ def api_pages() -> dict:
 
 
 class Roles(griffe.Extension):
-    """Turns what Sphinx would make links of in docstrings (``:func:`rouge```) into links of MkDocs."""
+    """Turns Sphinx's roles in docstrings (``:func:`rouge```) into links of MkDocs."""
 
     def on_package(self, *, pkg, **_):
         """Change the docstrings of a package that has been read."""
@@ -118,12 +119,12 @@ class Roles(griffe.Extension):
 
     @staticmethod
     def _link(obj, name):
-        """A link to what ``name`` means where ``obj`` is; its name alone if that has no place in the reference."""
+        """Link to the meaning of ``name`` in ``obj``; only the name if it is not in the reference."""
         shown = f"`{name}`"
         try:
             target = obj.modules_collection[name if name.startswith(tuple(PACKAGES)) else obj.resolve(name)]
             while target.is_alias:
                 target = target.final_target
-        except Exception:  # of another package, or relative to one
+        except Exception:  # from another package, or relative to one
             return shown
         return f"[{shown}][{target.path}]" if target.has_docstring and target.is_public else shown

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Keep what a run of scripts/reproduce/evidence.sh has shown; scripts/results_page.py writes docs/results.md from that.
+"""Store the results of a run of scripts/reproduce/evidence.sh, from which scripts/results_page.py writes
+docs/results.md.
 
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
@@ -7,12 +8,12 @@
     python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
-The first writes extracts of the test documents, by a system that is not trained. The second keeps a run; the others
-carry words to fairseq's example of a pointer-generator and summaries back.
+The first writes extracts of the test documents, by an untrained system. The second stores a run. The others convert
+words for fairseq's example of a pointer-generator, and its summaries back.
 
-A record is results/CORPUS/SYSTEM-SEED.json, with the command, what trained where, the scores of every test document,
-and the log-likelihood of every reference. So tests can be made of records alone, and later runs compared with earlier
-ones.
+A record is results/CORPUS/SYSTEM-SEED.json, with the command, the code and the machine, the scores of every test
+document, and the log-likelihood of every reference. So significance tests need only records, and later runs can be
+compared with earlier ones.
 """
 
 import argparse
@@ -42,12 +43,12 @@ MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
+    """Content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def training_command(run: Path) -> str:
-    """The command that trained ``run``, with DATA, RUN and FAIRSEQ instead of the folders."""
+    """The command that trained ``run``, with placeholders DATA, RUN and FAIRSEQ for the folders."""
     command = (run / "finished.txt").read_text(encoding="utf-8").strip()
     command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
     command = re.sub(r"\S+(?=/examples/pointer_generator)", "FAIRSEQ", command)
@@ -55,31 +56,33 @@ def training_command(run: Path) -> str:
 
 
 def parameters(log: Path) -> int:
-    """How many weights the training with this log had."""
+    """Number of parameters of the training with this log."""
     found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
     if not found:
-        raise ValueError(f"{log}: fairseq-train did not say how many parameters there are")
+        raise ValueError(f"{log}: no number of parameters in fairseq-train's log")
     return int(found.group(1).replace(",", ""))
 
 
 def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
-    """Name of a mechanism's figure -> its value after a step, after a tenth of the training, after two tenths ..."""
+    """Name of a mechanism's figure -> its value after the first step, after a tenth of the training, after two tenths
+    ...
+    """
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
 
 
 def tenths(steps: List[int]) -> List[int]:
-    """The first of the steps, and those nearest to 1/10, 2/10 … 10/10 of the last."""
+    """The first of the steps, and the ones nearest to 1/10, 2/10 … 10/10 of the last."""
     return [steps[0], *(min(steps, key=lambda step: abs(step - steps[-1] * part / 10)) for part in range(1, 11))]
 
 
 def git(*arguments: str) -> str:
-    """What git says of the repository."""
+    """Output of git in the repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def processor() -> str:
-    """The processor's name, and the widest instructions that it has."""
+    """The processor's name, and its widest instructions."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     name = re.search(r"model name\s*: (.+)", text)
@@ -88,7 +91,7 @@ def processor() -> str:
 
 
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
-    """What a record has of a system that was trained."""
+    """Part of a record about a trained system."""
     path = find_log(str(run))
     log, file = read_log(path), likelihood_file(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
@@ -136,7 +139,7 @@ def record(args: argparse.Namespace) -> None:
 
 
 def one_line_each(content: Dict[str, Any]) -> str:
-    """JSON with a line for each entry, so that a change of one shows as one."""
+    """Format JSON with a line for each entry, so that diffs show single entries."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
 
@@ -156,7 +159,7 @@ def write_extracts(args: argparse.Namespace) -> None:
 
 
 def words(args: argparse.Namespace) -> None:
-    """Write the words of prepared data for fairseq's example: cut to lengths; and its dictionary, with places."""
+    """Write words of prepared data for fairseq's example, truncated, and its dictionary, with positions."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
     entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
     places = [f"<unk-{place}> 0" for place in range(args.lengths[0])]
@@ -172,9 +175,9 @@ def words(args: argparse.Namespace) -> None:
 def search(args: argparse.Namespace) -> None:
     """Write the best summaries of the test documents by fairseq's example, as tokens, in the documents' order.
 
-    The search is this project's, as for all systems: fairseq's own blocks no n-grams on a CPU.
+    The search is this project's, as for all systems, because fairseq's own does not block n-grams on a CPU.
     """
-    import torch  # late: the other commands do without
+    import torch  # late: the other commands do not need it
     from fairseq import checkpoint_utils, utils
 
     from fairseq_etads.generation import SummaryGenerator
@@ -217,30 +220,32 @@ def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    extracting = commands.add_parser("extract", help="summaries by a system that is not trained")
+    extracting = commands.add_parser("extract", help="write summaries by an untrained system")
     extracting.set_defaults(run_command=write_extracts)
-    extracting.add_argument("summaries", type=Path, help="file to write, a summary a line")
+    extracting.add_argument("summaries", type=Path, help="file to write, one summary per line")
     extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
-    cutting = commands.add_parser("words", help="prepared data for fairseq's example of a pointer-generator")
+    cutting = commands.add_parser("words", help="convert prepared data for fairseq's example of a pointer-generator")
     cutting.set_defaults(run_command=words)
-    cutting.add_argument("folder", type=Path, help="where the files go")
+    cutting.add_argument("folder", type=Path, help="folder for the files")
     cutting.add_argument("--prepared", type=Path, required=True)
-    cutting.add_argument("--lengths", type=int, nargs=2, required=True, help="words kept of documents and summaries")
-    searching = commands.add_parser("search", help="summaries by fairseq's example, as tokens")
+    cutting.add_argument(
+        "--lengths", type=int, nargs=2, required=True, help="maximum numbers of words of documents and summaries"
+    )
+    searching = commands.add_parser("search", help="write summaries by fairseq's example, as tokens")
     searching.set_defaults(run_command=search)
     searching.add_argument("checkpoint", type=Path)
     searching.add_argument("tokens", type=Path, help="file to write")
-    searching.add_argument("--data", type=Path, required=True, help="what fairseq-preprocess made for the example")
+    searching.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess for the example")
     searching.add_argument("--user-dir", type=Path, required=True, help="the example's pointer_generator_src")
     searching.add_argument("--cpu", action="store_true", help="do not use a GPU")
     for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
-        searching.add_argument(option, type=int, required=True, help="as of etads-summarize")
-    joining = commands.add_parser("detokenise", help="words as text")
+        searching.add_argument(option, type=int, required=True, help="as in etads-summarize")
+    joining = commands.add_parser("detokenise", help="turn words into text")
     joining.set_defaults(run_command=detokenise)
     joining.add_argument("words", type=Path)
     joining.add_argument("text", type=Path, help="file to write")
-    joining.add_argument("--prepared", type=Path, required=True, help="the prepared data that the words are of")
+    joining.add_argument("--prepared", type=Path, required=True, help="prepared data of the words")
     recording = commands.add_parser("record", help="keep a run")
     recording.set_defaults(run_command=record)
     recording.add_argument(
@@ -248,9 +253,9 @@ def main() -> None:
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)
-    recording.add_argument("--seed", type=int, required=True, help="of the training; 1 if there was none")
-    recording.add_argument("--command", required=True, help="what makes this run")
-    recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="of a trained system: best or last")
+    recording.add_argument("--seed", type=int, required=True, help="seed of the training; 1 if there was none")
+    recording.add_argument("--command", required=True, help="command that makes this run")
+    recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="checkpoint of a trained system: best or last")
     recording.add_argument("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")
     args = parser.parse_args()
     args.run_command(args)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Run a command of fairseq for the scripts: all it says goes to a file, and what a user wants to know to the terminal.
+"""Run a fairseq command for the scripts: write its output to a file, and show the important parts on the terminal.
 
     scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
-Shown are steps done and time left, validations with their samples, every kind of warning once, how much truncation
-leaves out, and the reason if the command fails. The exit status is the command's. Needs nothing but Python.
+It shows steps done and time left, validations with their samples, every kind of warning once, the amount of truncation,
+and the reason if the command fails. The exit status is the command's. It needs only Python.
 """
 
 import argparse
@@ -21,13 +21,13 @@ from collections import deque
 from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Set
 
 SHOWN_EVERY = 10.0
-"""Seconds between two lines of progress; a terminal is shown all of them, in one place."""
+"""Seconds between two lines of progress; a terminal shows all of them, in one place."""
 
 KEPT_LINES = 400
-"""Last lines of the output that are searched for the reason of a failure."""
+"""Number of last lines of the output to search for the reason of a failure."""
 
 LONGEST = 400
-"""Characters of a message that are shown."""
+"""Maximum number of characters shown of a message."""
 
 MESSAGE = re.compile(r"^(?:[-\d]+ [\d:]+ \| (\w+) \| ([\w.]+) \| |(DEBUG|INFO|WARNING|ERROR|CRITICAL):([\w.]+):)(.*)")
 OUT_OF_MEMORY = re.compile(
@@ -37,17 +37,17 @@ OUT_OF_MEMORY = re.compile(
 )
 SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
 SAID_PLAINLY += ("WorkerEndedError",)
-"""Errors whose message says all; of others the name is shown as well."""
+"""Errors with a self-explanatory message; for others the name is also shown."""
 
 
 def last_option(command: List[str], *names: str) -> Optional[str]:
-    """The value of an option in a command, the last one if it is given several times."""
+    """Value of an option in a command, the last one if it is given several times."""
     places = [place for place, word in enumerate(command[:-1]) if word in names]
     return command[places[-1] + 1] if places else None
 
 
 def duration(seconds: float) -> str:
-    """A time in words."""
+    """Format a time in words."""
     if seconds < 90:
         return f"{math.ceil(seconds / 10) * 10} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -58,7 +58,7 @@ def shorten(text: str) -> str:
 
 
 def reason_of(lines: List[str], status: int, command: List[str]) -> str:
-    """Why the command failed, in a sentence.
+    """Explain in a sentence why the command failed.
 
     Args:
         lines: the end of its output. status: its exit status, or minus the signal that ended it.
@@ -74,7 +74,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    # the last line, or the one before: what goes to stdout and to stderr may come in another order
+    # the last line, or the one before: stdout and stderr may arrive in another order
     usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
     if usage:
         said = usage[-1].group(1)
@@ -93,14 +93,13 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
 
 
 class Watcher:
-    """Reads the lines of fairseq's output and says what matters.
+    """Reads the lines of fairseq's output and shows the important ones.
 
     Args:
-        command: the command that is run.
-        say: shows a line; the second argument tells that the next line may replace it.
-        clock: seconds from any start.
-        usual_minutes: after so long, say once how long it will still take and that it can be interrupted.
-        documents: how many documents are to be summarised, if it summarises.
+        command: the command that is run. say: shows a line; the second argument tells whether the next line may replace
+        it. clock: seconds from any start. usual_minutes: time after which to announce once the time left and that it
+        can be interrupted.
+    documents: number of documents to summarise, if it summarises.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class Watcher:
         self.epochs = int(epochs) if epochs and epochs.isdigit() else 0
 
     def read(self, line: str) -> None:
-        """Take in one line of the output."""
+        """Read one line of the output."""
         self.last.append(line)
         if self.documents is not None and re.match(r"D-\d+\t", line):
             self.summarised += 1
@@ -155,7 +154,7 @@ class Watcher:
         elif text.startswith("Loaded checkpoint"):
             found = re.search(r"@ (\d+) updates", text)
             self.first_step = self.step = self.saved = int(found.group(1)) if found else 0
-            self.say(f"going on after step {self.step:,}", False)
+            self.say(f"continuing after step {self.step:,}", False)
         elif text.startswith("Saved checkpoint"):
             found = re.search(r"@ (\d+) updates", text)
             self.saved = int(found.group(1)) if found else self.saved
@@ -174,7 +173,7 @@ class Watcher:
         self.say(f"warning: {shorten(text)}", False)
 
     def _progress(self, text: str) -> None:
-        """A line of the log such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
+        """Show a line of progress such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
         found = re.search(r'num_updates["=: ]+(\d+)', text)
         if not found:
             return
@@ -197,8 +196,8 @@ class Watcher:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(
                 f"this has taken longer than the usual {self.usual:g} minutes, so this machine is slow or busy; about "
-                f"{duration(left)} left. You can stop it (Ctrl-C) and start it again later: it goes on from the last "
-                f"checkpoint ({where})",
+                f"{duration(left)} left. You can stop it (Ctrl-C) and start it again later: it continues from the "
+                f"last checkpoint ({where})",
                 False,
             )
             self.usual = None
@@ -220,7 +219,7 @@ class Watcher:
         return True
 
     def interrupted(self) -> None:
-        """Say from which step the same command continues."""
+        """Show from which step the same command continues."""
         if "train" not in os.path.basename(self.command[0]):
             return
         if self.saved:
@@ -229,24 +228,24 @@ class Watcher:
             self.say("interrupted before anything was saved: the same command begins again", False)
 
     def end(self, status: int, log: str) -> None:
-        """Say how it ended."""
+        """Show how the command ended."""
         if self.empty:
             self.say(f"{self.empty:,} documents are empty; so are their summaries", False)
         if status:
             name = os.path.basename(self.command[0])
             self.say(f"{name} failed: {shorten(reason_of(list(self.last), status, self.command))}", False)
-            self.say(f"all that it said is in {log}", False)
+            self.say(f"the full output is in {log}", False)
         elif self.stopped_by_clock:
             share = f" of {self.steps:,} ({self.step / self.steps:.0%})".replace("%", " %") if self.steps else ""
             self.say(
                 f"WARNING: the limit of time ended training after about step {self.step:,}{share}; the summaries will "
-                "be worse than they could be. Run it again with a longer limit or none: it goes on from there",
+                "be worse than they could be. Run it again with a longer limit or none: it continues from there",
                 False,
             )
 
 
 class Terminal:
-    """Shows lines on stderr; on a terminal, a line of progress is replaced by the next line."""
+    """Shows lines on stderr; on a terminal, the next line replaces a line of progress."""
 
     def __init__(self) -> None:
         self.replaces = False
@@ -255,7 +254,7 @@ class Terminal:
         is_terminal = sys.stderr.isatty()
         clear = "\r\033[K" if self.replaces else ""
         self.replaces = is_progress and is_terminal
-        # an escape in a message would be obeyed by the terminal
+        # the terminal would obey an escape sequence in a message
         text = "".join(c if c.isprintable() else " " for c in text)
         sys.stderr.write(f"{clear}{text}" + ("" if self.replaces else "\n"))
         sys.stderr.flush()
@@ -269,7 +268,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
     ended_by = 0
 
     def leave(number: int, frame: object) -> None:
-        """Let the command save what it has, and read what it says of it; a second signal ends it at once."""
+        """Let the command save its state, and read its last messages; a second signal ends it at once."""
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -280,7 +279,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
-    # stdout and stderr apart, so that no line of one is cut by the other
+    # stdout and stderr apart, so that neither cuts a line of the other
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -315,8 +314,12 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", metavar="LOG", help="file to append the output to")
-    parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
-    parser.add_argument("--documents", metavar="N", type=int, help="how many documents fairseq-generate summarises")
+    parser.add_argument(
+        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if it takes longer"
+    )
+    parser.add_argument(
+        "--documents", metavar="N", type=int, help="number of documents that fairseq-generate summarises"
+    )
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
     args = parser.parse_args()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)

@@ -8,15 +8,18 @@
 #                    - for standard output
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
 #   --input-format F   what PATH is (default: told by its name and its first line, and said)
-#                    lines: every line is a document; file: the whole file is one; folder: every file in it is one;
-#                    jsonl, csv: every record is one, in a field such as "article", "document" or "text"
+#                    file: the whole file is a document (default of text files); lines: every line is one (default of
+#                    standard input); folder: every file in it is one; jsonl, csv: every record is one, in a field such
+#                    as "article", "document" or "text"
+#   --lines          every line is a document, as --input-format lines
 #   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
 #   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
 #   --prepared DIR   the prepared data (default: DIR/prepared)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
-#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: 1 and 100; the paper: 35 and 100)
+#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: by the summaries of training, which is said, if
+#                    RUN was trained by a recipe, else 1 and 100; the paper: 35 and 100)
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
@@ -41,7 +44,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" shortlist="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" shortlist="" beam=5 min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -50,7 +53,7 @@ while [ $# -gt 0 ]; do
         --input) need_value "$@"; inputs+=(--input "$2"); shift 2 ;;
         --input-format) need_value "$@"; need_choice "$1" "$2" lines jsonl csv folder file; reading+=("$1" "$2"); shift 2 ;;
         --source-column) need_value "$@"; reading+=("$1" "$2"); shift 2 ;;
-        --skip-bad) reading+=("$1"); shift ;;
+        --skip-bad | --lines) reading+=("$1"); shift ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;
         --checkpoint) need_value "$@"; checkpoint=$2; shift 2 ;;
         --beam) need_value "$@"; beam=$2; shift 2 ;;
@@ -68,15 +71,30 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-generate come after --)" ;;
     esac
 done
+# use_recipe: take what is not given of the options of decoding that RUN/recipe.json has, and say so.
+use_recipe() {
+    local words option value taken=()
+    words=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
+        decoding "$run" "$prepared") || exit 2
+    while read -r option && read -r value; do
+        case $option in
+            --min-len) [ -z "$min_len" ] && { [ -z "$max_len" ] || [ "$value" -le "$max_len" ]; } || continue; min_len=$value ;;
+            --max-len) [ -z "$max_len" ] && { [ -z "$min_len" ] || [ "$value" -ge "$min_len" ]; } || continue; max_len=$value ;;
+            *) case " ${more[*]-} " in *" $option "*) continue ;; esac; more+=("$option" "$value") ;;
+        esac
+        taken+=("$option" "$value")
+    done <<< "$words"
+    [ ${#taken[@]} -eq 0 ] || say "by the summaries of training ($run/recipe.json): ${taken[*]}"
+}
+
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
-need_integer --min-len "$min_len"
-need_integer --max-len "$max_len"
+for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
 need_integer --max-tokens "$max_tokens"
 [[ $lenpen =~ ^-?[0-9]*\.?[0-9]+$ ]] || die "--lenpen $lenpen: choose a number"
-[ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
+[ -z "$min_len" ] || [ -z "$max_len" ] || [ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
 prepared=${prepared:-$run/prepared}
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
@@ -100,6 +118,14 @@ if [ -n "$shard" ]; then
 fi
 use_environment
 
+# the lengths that the recipe of the training has chosen by its summaries, for those that are not given
+case " ${more[*]-} " in
+    *" --exact-length "* | *" --max-len-a "*) ;;
+    *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
+esac
+min_len=${min_len:-1}
+[ -n "$max_len" ] || max_len=$((min_len > 100 ? min_len : 100))
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 log=$output.log
@@ -110,7 +136,7 @@ else
     need_folder --output "$(dirname "$log")"
 fi
 touch "$log" || die "--output $output: cannot be written"
-common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
+common=("$prepared/bin" --user-dir "$PLUGIN" --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
 options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
 inference=()
@@ -204,3 +230,4 @@ if [[ $output != *.jsonl ]] && ! seq "$wanted" | cmp -s - "$scratch/names"; then
     say "which document each line belongs to: $output.names"
 fi
 say "summaries: $output"
+say_processor_time

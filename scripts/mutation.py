@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Find faults that the tests would not notice: put thousands of small ones into the code, one after the other.
+"""Find faults that the tests would miss by putting thousands of small ones into the code, one at a time.
 
   scripts/mutation.py [options] [MODULE ...]
 
 mutmut (`pip install -e .[mutation]`) makes the mutants: an operator exchanged, a number one larger, an argument left
 out. A mutant is *killed* if a test fails on it; one that *survives* shows a missing test, or changes nothing that can
-be seen. Each module is tried with the few tests that are about it, and each mutant with those of them that call the
-mutated function, in a fork of a process that has imported torch before. Module-level constants are not mutated, nor are
+be seen. Each module is tested by the few tests that are about it, and each mutant by the ones that call the mutated
+function, in a fork of a process that has already imported torch. Module-level constants are not mutated, nor are
 defaults of dataclasses and functions with decorators.
 
-Results are kept in --out: started again, the script goes on where it was interrupted, tries again what has survived if
+Results are kept in --out. When started again, the script continues where it was interrupted. It repeats survivors if
 tests have changed since, and all mutants of functions that have changed. It prints a table and, for every survivor, its
-difference to the code.
+diff.
 """
 
 import argparse
@@ -54,14 +54,14 @@ def fail(message):
 
 
 def selected(name):
-    """The path of a test module below the repository, with the test that ``name`` may select in it."""
+    """Path of a test module in the repository, with the test that ``name`` may select in it."""
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])
 
 
 def lay_out(module, folder):
-    """The folder that mutmut works in: copies of the package and the tests, and its settings for this module."""
+    """Make mutmut's working folder: copies of the package and the tests, and its settings for this module."""
     for name in ("fairseq_etads", "tests"):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -78,7 +78,7 @@ def lay_out(module, folder):
 
 
 def forget_survivors(module, folder):
-    """If tests have changed: try again what no test has killed, and find out again which test calls which function."""
+    """If tests have changed, reset survivors and the record of functions that each test calls."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -152,7 +152,9 @@ def main():
     )
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
     parser.add_argument("--version", action="version", version=f"mutation.py {version}")
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"modules to test, of these (default: all): {', '.join(TESTS)}"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: all cores)")
     parser.add_argument("--again", action="store_true", help="forget earlier results")

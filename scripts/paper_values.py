@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Write the deviations of the recipes from the papers' numbers, which tests/reference/papers.yaml has, into a page.
+"""Write a table of the recipes' deviations from the papers' values, which are in tests/reference/papers.yaml, into a
+page.
 
-    scripts/paper_values.py docs/systems.md
+    scripts/paper_values.py docs/deviations.md
 
-What stands between the two comments that name this script is replaced. Prints the table without an argument.
+The text between the two comments that name this script is replaced. Without an argument, it prints the table.
 """
 
 import sys
@@ -17,13 +18,13 @@ BEGIN, END = "<!-- scripts/paper_values.py -->", "<!-- end of the table -->"
 
 
 class Value(NamedTuple):
-    """A number of a paper and of its recipe.
+    """A value in a paper and in its recipe.
 
     Attributes:
         recipe: its entry in the table. kind: "training" or "search". run: its name without the seed.
-        paper: None if the paper does not say, or was not at hand.
+        paper: None if the paper does not give it, or was not available.
         where: section, "code", "memory" or "ours".
-        ours: the value that the recipe must have. why: it is another one; or a remark.
+        ours: the value that the recipe must have. why: reason for a different value; or a remark.
     """
 
     recipe: str
@@ -37,7 +38,7 @@ class Value(NamedTuple):
 
 
 def load() -> Dict[str, Any]:
-    """The table."""
+    """Load the table."""
     return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
@@ -63,19 +64,17 @@ def _shown(value: Any) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Deviations and what is settled here, a row for each option of a recipe."""
-    lines: List[str] = ["| Recipe | Option | Paper | Here | Why |", "|---|---|---|---|---|"]
-    known = set()
+    """Deviations and what is settled here: for each recipe a list of options, with paper → here and the reason."""
+    rows: Dict[str, List[str]] = {}
     for value in values(table):
-        if value.why is None:
-            continue
-        row = f"| {value.option} | {_shown(value.paper)} | {_shown(value.ours)} | {value.why} |"
-        if (value.recipe, row) not in known:
-            known.add((value.recipe, row))
-            lines.append(f"| `{value.recipe}` {row}")
+        row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"
+        if value.why is not None and row not in rows.setdefault(value.recipe, []):
+            rows[value.recipe].append(row)
+    lines: List[str] = []
+    for recipe in filter(rows.get, rows):
+        lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
     memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
     lines += [
-        "",
         "Recipes with values from memory, for which no source was at hand: "
         + ", ".join(f"`{name}`" for name in memory)
         + ".",

@@ -1,4 +1,4 @@
-"""Draws docs/pictures/: scripts/pictures.py [DIR].
+"""Draw docs/pictures/: scripts/pictures.py [DIR].
 
 Curves and maps are computed by fairseq_etads.attention. An SVG file has its own background and two sets of colours, for
 light and for dark screens, so that it can be read wherever it is shown.
@@ -32,7 +32,7 @@ MARKER = (
 
 
 def _style() -> str:
-    """The colours as classes: f-NAME fills, s-NAME draws a line."""
+    """Define the colours as classes: f-NAME fills, s-NAME draws a line."""
 
     def rules(which: int) -> str:
         return "".join(f".f-{n}{{fill:{c[which]}}}.s-{n}{{stroke:{c[which]}}}" for n, c in COLOURS.items())
@@ -42,7 +42,7 @@ def _style() -> str:
 
 
 class Picture:
-    """An SVG picture that grows by calls; lengths are pixels, y grows downwards."""
+    """An SVG picture that is built by calls; lengths are pixels, y grows downwards."""
 
     def __init__(self, width: int, height: int, title: str):
         self.width, self.height, self.title = width, height, title
@@ -91,7 +91,7 @@ class Picture:
         self.parts.append(f'<polyline class="s-{colour}" points="{path}" fill="none" stroke-width="{width}"{more}/>')
 
     def labelled(self, x: float, y: float, width: float, height: float, text: str, edge: str) -> None:
-        """A box with lines of text, separated by " | ", in its middle; the first is bold."""
+        """Draw a box with lines of text in its middle, separated by " | "; the first is bold."""
         lines = text.split(" | ")
         self.box(x, y, width, height, "box", edge)
         first = y + height / 2 - (len(lines) - 1) * 9 + 5
@@ -106,7 +106,7 @@ class Picture:
 
 
 def overview() -> Picture:
-    """Where each mechanism sits between a document and its summary."""
+    """Draw the place of each mechanism between a document and its summary."""
     picture = Picture(960, 330, "From a document to its summary, and where each mechanism works")
     picture.text(20, 32, "document", 13, "soft")
     picture.box(20, 42, 150, 218, "paper")
@@ -151,7 +151,9 @@ def overview() -> Picture:
 
 
 def etads() -> Picture:
-    """Focus-attention: one query's weights without and with the focal bias. Saliency-selection: weights, gated."""
+    """Draw focus-attention: one query's weights without and with the focal bias; and saliency-selection: weights,
+    gated.
+    """
     picture = Picture(960, 330, "Focus-attention narrows attention around a centre; saliency-selection gates it")
     length, centre, scope = 60, 22.0, 8.0
     generator = torch.Generator().manual_seed(4)
@@ -207,11 +209,11 @@ POINTER_STEP = {
     "vocabulary": [("the", 0.197), ("<unk>", 0.188), ("manipulating", 0.050), ("parsing", 0.028), ("creating", 0.023)],
     "mixture": [("minifying", 0.233), ("cssmin.js", 0.153), ("the", 0.091), ("<unk>", 0.087), ("css", 0.084)],
 }
-"""The word after "ruby library for", by a model of scripts/quickstart.sh, for document 372 of the test split."""
+"""The word after "ruby library for" in document 372 of the test split, by a model of scripts/quickstart.sh."""
 
 
 def pointer() -> Picture:
-    """A mixture of copying and generating, with the numbers of a trained model."""
+    """Draw a mixture of copying and generating, with the numbers of a trained model."""
     picture = Picture(960, 300, "A pointer mixes copying from the document with generating from the vocabulary")
     picture.text(24, 32, "Which word comes after “ruby library for”?", 15, bold=True)
     generating = 1 / (1 + math.exp(-POINTER_STEP["gate"]))
@@ -239,7 +241,7 @@ def pointer() -> Picture:
 
 
 def aggregation() -> Picture:
-    """What the decoder reads: plain, the three kinds of aggregation; and the gate, and shared layers."""
+    """Draw the decoder's input: plain, with the three kinds of aggregation; the gate, and shared layers."""
     picture = Picture(960, 350, "What the decoder reads from an encoder of four layers")
     kinds: Tuple[Tuple[str, str, Tuple[int, ...], str], ...] = (
         ("plain", "h⁴", (4,), "h⁴"),
@@ -282,7 +284,7 @@ def aggregation() -> Picture:
 
 
 def recurrent() -> Picture:
-    """The recurrent model, and what temporal attention does to the same scores."""
+    """Draw the recurrent model, and the effect of temporal attention on the same scores."""
     picture = Picture(960, 340, "The recurrent model, and temporal attention")
     picture.text(24, 34, "One model, every mechanism an option", 15, bold=True)
     for number, word in enumerate(("the", "audio", "library", "plays")):

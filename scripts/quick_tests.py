@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Print the unit tests of a change, the nearest first, as many as run in a minute on two cores.
+"""Print the unit tests of a change, the nearest first, up to a minute's worth on two cores.
 
   scripts/quick_tests.py [--base COMMIT] [--seconds N] [FILE ...]
 
-The change is what differs from a commit (default: HEAD, so what is not committed), new files included; or the files
-that are given. First come changed tests and tests that import a changed module; then tests that name a changed file of
-another kind; the other tests of its package; tests of the packages that import it. If nothing has changed, the tests
-are a core: equations, pointers, search, losses, models, preparation, scores.
+The change is the difference from a commit (default: HEAD, that is, uncommitted changes), including new files; or the
+given files. First come changed tests and tests that import a changed module; then tests that name a changed file of
+another kind; then other tests of its package; then tests of the packages that import it. If nothing has changed, a core
+of tests is printed: equations, pointers, search, losses, models, preparation, scores.
 
-tests/seconds.json says how long each test file takes. `pytest --junitxml FILE` measures it, and
---record FILE writes it there. The whole suite starts its longest files first by that table.
+tests/seconds.json has the time of each test file. `pytest --junitxml FILE` measures it, and --record FILE writes it
+there. The whole suite starts its longest files first by that table.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = ROOT / "tests" / "seconds.json"
 UNKNOWN = 3.0
-"""Seconds of a file that has not been measured."""
+"""Assumed seconds of a file that has not been measured."""
 FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
 """Folder of a package -> its name."""
 CORE = """
@@ -36,11 +36,13 @@ data/test_labels evaluation/test_rouge evaluation/test_rewards text/test_words t
 project/test_imports project/test_reference_table
 """
 NEAREST, USERS, PACKAGE, PACKAGES = range(4)
-"""It or what it imports has changed; it names a changed file; it tests that package; it tests one that imports it."""
+"""Levels of distance: the test or an import of it has changed; it names a changed file; it tests the same package; it
+tests a package that imports it.
+"""
 
 
 def seconds() -> Dict[str, float]:
-    """File of tests, as a path below the repository -> how long it takes alone."""
+    """Time of each test file, by its path in the repository, when it runs alone."""
     return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
 
 
@@ -49,7 +51,7 @@ def unit_tests() -> List[str]:
 
 
 def module_name(path: str) -> str:
-    """The name by which a file is imported; empty if it is not."""
+    """Name by which a file is imported; empty if it is not."""
     parts = Path(path).with_suffix("").parts
     if not path.endswith(".py"):
         return ""
@@ -63,7 +65,7 @@ def module_name(path: str) -> str:
 
 
 def imports(path: str) -> Iterator[str]:
-    """Names of what a file imports, of modules and of their members."""
+    """Names that a file imports, of modules and of their members."""
     package = module_name(path).split(".")
     if not path.endswith("__init__.py"):
         package = package[:-1]
@@ -78,7 +80,7 @@ def imports(path: str) -> Iterator[str]:
 
 
 def folder_of(path: str) -> str:
-    """The folder of tests/unit that mirrors a file's package; empty for a file outside of the packages."""
+    """Folder of tests/unit that mirrors a file's package; empty for a file outside of the packages."""
     parts = Path(path).parts
     if parts[0] == "preprocess":
         return "preprocess"
@@ -103,7 +105,7 @@ def packages_above(changed: Set[str]) -> Set[str]:
 
 
 def distances(changed: Iterable[str]) -> Dict[str, int]:
-    """Unit test -> how near it is to the change, for all that have to do with it."""
+    """Distance of each related unit test from the change."""
     changed = set(changed)
     names = {module_name(path) for path in changed} - {""}
     names |= {name.split(".")[0] for name in names if name.startswith("reference.")}  # tests call reference.NAME
@@ -125,7 +127,7 @@ def distances(changed: Iterable[str]) -> Dict[str, int]:
 
 
 def changed_files(base: str) -> List[str]:
-    """Paths of files that differ from a commit, or are new, and are still there."""
+    """Paths of existing files that differ from a commit or are new."""
     lines = []
     for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
         result = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -136,7 +138,7 @@ def changed_files(base: str) -> List[str]:
 
 
 def choose(changed: List[str], most: float) -> List[str]:
-    """The nearest tests, quick ones first, that take at most so many seconds together, and always one."""
+    """Choose the nearest tests, quick ones first, within ``seconds`` in total, but at least one."""
     known = seconds()
     near = distances(changed) if changed else {f"tests/unit/{name}.py": 0 for name in CORE.split()}
     chosen: List[str] = []
@@ -148,7 +150,7 @@ def choose(changed: List[str], most: float) -> List[str]:
 
 
 def record(report: Path) -> None:
-    """Write how long each file took, from a report of pytest; what the report lacks stays as it is."""
+    """Write each file's time from a report of pytest; other times stay as they are."""
     taken: Dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")
@@ -169,8 +171,8 @@ def main() -> None:
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: git knows)")
     parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="the commit to compare with (default: HEAD)")
-    parser.add_argument("--seconds", type=float, default=90, help="of the tests, on one core (default: 90)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="take times from a report of pytest, and end")
+    parser.add_argument("--seconds", type=float, default=90, help="seconds of the tests, on one core (default: 90)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a report of pytest, and exit")
     args = parser.parse_args()
     if args.record:
         if not args.record.is_file():

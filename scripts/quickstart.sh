@@ -62,24 +62,23 @@ printf 'summary    %s\n\n' "$(etads-summarize debian --quiet <<< "$example")"
 say "unpacking the sample corpus"
 supervise etads-debian --sample --out "$out/text"
 
-common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
-model=("${SINUSOIDAL[@]}" --optimizer muon --label-smoothing 0 --dropout 0.15)
-# what learns most from few pairs; the papers' own forms are the defaults of the architectures
-[ "$pointer" = none ] || model+=(--pointer-continue)
-case $arch in etads | etads_focus) model+=(--focus-center relative --focus-initial-scope 2,2,2,half) ;; esac
+train() {
+    supervise "$ROOT/scripts/train.sh" --recipe small --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" \
+        --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"} "$@"
+}
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
-        --beam 5 --min-len 4 --max-len 30 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 2
+        ${device[@]+"${device[@]}"}
 }
 
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
 export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
-train_small "$steps" --out "$out" --text "$out/text" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
+train --max-update "$steps" --out "$out" --text "$out/text" -- ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
 # a baseline for the scores: the same model untrained, but for one step too small to matter
-train_small 1 --out "$out/untrained" "${common[@]}" -- "${model[@]}" --lr 1e-12 --warmup-updates 0 --disable-validation
+train --max-update 1 --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 supervise "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
@@ -89,3 +88,4 @@ if [ -n "$minutes" ] && tail -n 40 "$out/train.log" | grep -q "Stopping training
     say "WARNING: --minutes $minutes ended training before its $steps steps, so these scores are too low; run it again without --minutes"
 fi
 say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all of it is in $out"
+say_processor_time

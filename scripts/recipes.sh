@@ -101,7 +101,7 @@ both_chosen() {
 
 # train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
 train_prepared() {
-    supervise "$ROOT/scripts/train.sh" "$@"
+    supervise "$ROOT/scripts/train.sh" --recipe paper "$@"
 }
 
 # score_table DIR NAMES SEEDS [FILE [MEASURE]]: print a Markdown table of the scores in DIR/NAME-SEED/FILE (default:

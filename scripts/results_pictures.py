@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Draw where focus-attention looks and what the saliency gate closes, from the records in results/.
+"""Draw the pictures of docs/results.md from the records in results/.
 
     python scripts/results_pictures.py
 
-Writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus;
-the same records give the same file. Needs matplotlib.
+Writes docs/pictures/results/claims.svg (the difference behind each claim with its interval) and attention_CORPUS.svg
+(where focus-attention looks and what the saliency gate closes, for the first training of etads on each corpus). The
+same records give the same files. Needs matplotlib.
 """
 
 from pathlib import Path
@@ -14,16 +15,17 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from results_page import CORPORA, ROOT, attention_of, read_records
+import numpy as np
+from results_page import CORPORA, ROOT, Comparison, Records, attention_of, comparisons, read_records, scores_of
 
 from fairseq_etads.evaluation.plots import repeatable, save
 
 TENTHS = [0.05 + 0.1 * part for part in range(10)]
-"""The middle of each tenth of a document."""
+"""Middle of each tenth of a document."""
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Lines for mu / m of each head, over the query's own place."""
+    """Draw lines for mu / m of each head, over the query's position."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -33,7 +35,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Points for the share that each head's gate lets through, before and after."""
+    """Draw points for the share that each head's gate lets through, before and after."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -46,7 +48,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """A row before and a row after training: the encoder's layers; beside them the gates of the decoder's."""
+    """Draw one row before and one after training: the encoder's layers, and next to them the decoder's gates."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
@@ -59,12 +61,51 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
         plt.close(figure)
 
 
+def two_trainings(systems: Records) -> float:
+    """Half the width of the 95 % range of the difference of two trainings of one system, in mean ROUGE."""
+    levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
+    freedom = sum(len(level) - 1 for level in levels)
+    variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom
+    return float(1.96 * np.sqrt(2 * variance))
+
+
+def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path) -> None:
+    """A forest plot: a panel per corpus, a row per claim, filled where there are trainings enough for a verdict."""
+    with repeatable():
+        figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
+        for axes, (corpus, systems) in zip(panels, records.items()):
+            rows = [comparison for comparison in found if comparison.corpus == corpus]
+            band = two_trainings(systems)
+            axes.axvspan(-band, band, color="0.9", label="two trainings of one system (95 %)")
+            axes.axvline(0, color="0.5", linewidth=1)
+            for place, comparison in enumerate(rows):
+                mean = comparison.scores[3]
+                fill = "C0" if comparison.is_decidable else "white"
+                axes.plot([mean.low, mean.high], [place, place], color="C0", zorder=2)
+                axes.scatter(mean.value, place, color=fill, edgecolor="C0", zorder=3)
+                if comparison.claim.published is not None:
+                    axes.scatter(comparison.claim.published, place, marker="D", color="C3", zorder=3)
+            axes.scatter([], [], color="C0", label="three trainings or more a side")
+            axes.scatter([], [], color="white", edgecolor="C0", label="a single training a side: no verdict")
+            axes.scatter([], [], marker="D", color="C3", label="published size")
+            axes.set_yticks(
+                range(len(rows)), [f"{row.claim.paper}: {row.claim.text}" for row in rows], fontsize="small"
+            )
+            axes.set(title=CORPORA[corpus], xlabel="difference in mean ROUGE, with 95 % interval", ylim=(len(rows), -1))
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+        save(figure, str(path))
+        plt.close(figure)
+
+
 def main() -> None:
     """Draw all."""
-    for corpus in CORPORA:
-        attention = attention_of(read_records(ROOT / "results" / corpus), "etads")
+    records = {corpus: read_records(ROOT / "results" / corpus) for corpus in CORPORA}
+    pictures = ROOT / "docs" / "pictures" / "results"
+    draw_claims(comparisons(ROOT / "results", records), records, pictures / "claims.svg")
+    for corpus, systems in records.items():
+        attention = attention_of(systems, "etads")
         if attention:
-            draw(attention, ROOT / "docs" / "pictures" / "results" / f"attention_{corpus}.svg")
+            draw(attention, pictures / f"attention_{corpus}.svg")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Takes the pictures of pages in docs/pictures/ by a headless browser.
+"""Take screenshots of pages for docs/pictures/ in a headless browser.
 
   scripts/screenshots.py [FOLDER]                 docs/pictures/explain.png of docs/pictures/explain.json, which
-                                                  etads-explain model documents.txt --document 3 --json explain.json
+                                                  etads-explain model documents.txt --lines --document 3 --json FILE
                                                   has written; into FOLDER, if it is given
   scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
 
@@ -21,11 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 CHOSEN = 2
-"""The word of the summary that the pictures show, from 1."""
+"""Number of the selected word of the summary, from 1."""
 
 
 def explanation(browser):
-    """The page of an explanation, as PNG."""
+    """Screenshot of an explanation page, as PNG."""
     from fairseq_etads.summarizer.explanation_page import page
 
     data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def explanation(browser):
 
 
 def demo(browser, model):
-    """The page of etads-demo with a summary of its first example, as PNG."""
+    """Screenshot of etads-demo with a summary of its first example, as PNG."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     wait = WebDriverWait(browser.driver, 60)

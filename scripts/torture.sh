@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Disturb every long command in many ways, and count what becomes of it; docs/reliability.md shows the table.
+# Disturb every long command in many ways, and count what becomes of it; docs/experiments.md shows the table.
 #
 #   scripts/torture.sh [options]
 #

@@ -7,22 +7,34 @@
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --prepared DIR      the place of the prepared data (default: in --out), so that models can share them; without --text
 #                       they must be there already (scripts/prepare_*.sh make them, for example)
+#   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: by the
+#                       size of the data and of the machine, which is said. See below
+#   --minutes N         train for N minutes at most; the recipe divides its steps and its rate accordingly
 #   --arch NAME         architecture (default: etads); etads-models lists them
-#   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: the architecture's)
-#   --tokens KIND       bpe (default), sentencepiece or word
-#   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
+#   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: soft; paper: the
+#                       architecture's)
+#   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
+#   --size N            BPE merges, SentencePiece pieces or words kept (default: by the size of the data; paper: 8000)
 #   --keep-case         do not lower-case
-#   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: 400, 100, as in ETADS)
-#   --max-tokens N      source tokens in a batch (default: 4096)
-#   --max-update N      steps (default: 200000)
+#   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
+#   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). A batch has a multiple of 8 pairs,
+#                       unless it has fewer: -- --required-batch-size-multiple 1
+#   --max-update N      steps (default: by the time there is; paper: 200000)
 #   --processes N       train with N processes, each with batches of its own (default: one for each GPU, or one)
 #   --cpu               do not use a GPU
 #
-# The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's peak at
-# width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
-# steps warms up for a tenth of them. Whatever stands after -- overrides it, for example:
+# A recipe fills in all of this, and optimiser, rate, dropout, warm-up, smoothing, the forms of pointer and focus, and how word
+# vectors and output bias begin; it says what it has chosen and how long it will take, and keeps it in DIR/recipe.json. With it
+# are the lengths of summaries that suit those of training, which scripts/generate.sh and etads-export take as their defaults.
+# Whatever is given overrides it; options of fairseq-train stand after --, for example:
 #
-#   scripts/train.sh --text data/cnndm --out runs/etads -- --update-freq 4 --seed 2       (on a GPU also --fp16)
+#   scripts/train.sh --text data/mine --out runs/mine
+#   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
+#
+# The optimiser of --recipe paper is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's
+# peak at width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
+# steps warms up for a tenth of them. Other recipes are for Transformers that are trained from nothing; with another architecture,
+# and where DIR holds a training that was begun without a recipe, the default is paper.
 #
 # While it trains, it shows steps and time left, validations and fairseq's warnings; DIR/train.log has everything. Curves:
 # etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
@@ -35,13 +47,15 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000 pointer=""
+text="" out="" prepared="" recipe="" minutes="" arch=etads tokens="" size="" max_tokens="" max_update="" pointer="" processes=1
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --text) need_value "$@"; text=$2; shift 2 ;;
         --out) need_value "$@"; out=$2; shift 2 ;;
         --prepared) need_value "$@"; prepared=$2; shift 2 ;;
+        --recipe) need_value "$@"; recipe=$2; shift 2 ;;
+        --minutes) need_value "$@"; minutes=$2; shift 2 ;;
         --arch) need_value "$@"; arch=$2; shift 2 ;;
         --pointer) need_value "$@"; pointer=$2; shift 2 ;;
         --tokens) need_value "$@"; tokens=$2; shift 2 ;;
@@ -50,7 +64,7 @@ while [ $# -gt 0 ]; do
         --truncate-source | --truncate-target) need_value "$@"; need_integer "$1" "$2"; task+=("$1" "$2"); shift 2 ;;
         --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
         --max-update) need_value "$@"; max_update=$2; shift 2 ;;
-        --processes) need_value "$@"; need_integer "$1" "$2"; more+=(--distributed-world-size "$2"); shift 2 ;;
+        --processes) need_value "$@"; need_integer "$1" "$2"; processes=$2; more+=(--distributed-world-size "$2"); shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;
@@ -59,22 +73,53 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
-need_choice --tokens "$tokens" bpe sentencepiece word
+[ -z "$recipe" ] || need_choice --recipe "$recipe" small base large paper
+[ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word
 [ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch
-need_integer --size "$size"
-need_integer --max-tokens "$max_tokens"
-need_integer --max-update "$max_update"
-case " ${more[*]-} " in *" --cpu "*) hide_gpus ;; esac
+for name in size max_tokens max_update minutes; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
+[ -z "$minutes" ] || [ "$recipe" != paper ] || die "--minutes $minutes has no effect with --recipe paper: choose another recipe"
+cpu=()
+case " ${more[*]-} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
 use_environment
 
 need_folder --out "$out"
 prepared=${prepared:-$out/prepared}
+given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"} ${max_update:+--max-update "$max_update"}
+    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})
+
+# choose_settings STAGE: print what the recipe chooses for preparation or for training, a word a line; nothing for paper.
+choose_settings() {
+    # with the name of a command that does without torch and fairseq, which take seconds to import
+    python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
+        "$1" "$out" "$prepared" ${recipe:+--recipe "$recipe"} ${text:+--text "$text"} --arch "$arch" ${tokens:+--tokens "$tokens"} \
+        ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} ${cpu[@]+"${cpu[@]}"} --processes "$processes" \
+        --given ${given[@]+"${given[@]}"}
+}
+
 if [ -z "$text" ]; then
     [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"
 else
-    supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+    chosen=()
+    if [ "$recipe" != paper ] && [ -f "$text/train.source" ]; then
+        words=$(choose_settings prepare) || exit 2
+        [ -z "$words" ] || while IFS= read -r word; do chosen+=("$word"); done <<< "$words"
+    fi
+    supervise etads-prepare "$text" "$prepared" --tokens "${tokens:-bpe}" --size "${size:-8000}" ${chosen[@]+"${chosen[@]}"} \
+        ${prepare[@]+"${prepare[@]}"}
 fi
 
+chosen=()
+if [ "$recipe" != paper ]; then
+    words=$(choose_settings train) || exit 2
+    [ -z "$words" ] || while IFS= read -r word; do chosen+=("$word"); done <<< "$words"
+fi
+if [ ${#chosen[@]} -gt 0 ]; then
+    train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" ${given[@]+"${given[@]}"}
+    say_processor_time
+    exit
+fi
+
+max_update=${max_update:-200000}
 warmup=8000
 if [ "$max_update" -lt 80000 ]; then
     warmup=$(((max_update + 9) / 10))
@@ -84,5 +129,6 @@ if [ "$max_update" -lt 80000 ]; then
     esac
 fi
 train_once "$out" "$prepared" --arch "$arch" ${pointer:+--pointer "$pointer"} --optimizer adam --adam-betas '(0.9, 0.998)' \
-    --adam-eps 1e-8 --lr 4.94e-4 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --clip-norm 2 --max-tokens "$max_tokens" \
-    --max-update "$max_update" ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}
+    --adam-eps 1e-8 --lr 4.94e-4 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --clip-norm 2 \
+    --max-tokens "${max_tokens:-4096}" --max-update "$max_update" ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}
+say_processor_time

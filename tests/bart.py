@@ -30,7 +30,7 @@ def gpt2_files(folder):
 
 
 def bart_dictionary(mask=True, words=265):
-    """The numbers of all pieces in another order, some of them never seen, as in BART's dict.txt; then the mask."""
+    """Number all pieces in another order, some of them never seen, as in BART's dict.txt; then the mask."""
     dictionary = Dictionary()
     for rank in range(words):
         dictionary.add_symbol(str(rank * 7 % words), n=max(words - 5 - rank, 0))
@@ -47,7 +47,7 @@ def bart_args(arch="bart_base", **options):
 
 
 def make_bart(dictionary, arch="bart_base", **options):
-    """A BART of fairseq's; its weights are large enough for every one of them to matter."""
+    """Make a fairseq BART with weights large enough for each of them to matter."""
     task = Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
     torch.manual_seed(3)
     args = bart_args(arch, **{**SIZES, **options})
@@ -63,10 +63,12 @@ def make_bart(dictionary, arch="bart_base", **options):
 
 
 def save_bart(model, dictionary, folder, change=lambda weights: weights):
-    """model.pt and dict.txt in the form of 2019: torch's old format, options in a Namespace, averages as objects."""
+    """Save model.pt and dict.txt in the form of 2019: torch's old format, options in a Namespace, averages as
+    objects.
+    """
     folder.mkdir(exist_ok=True)
     average = type("AverageMeter", (meters.AverageMeter,), {"__module__": "fairseq.meters"})
-    real, meters.AverageMeter = meters.AverageMeter, average  # pickle looks for what it writes by its name
+    real, meters.AverageMeter = meters.AverageMeter, average  # pickle finds classes by their names
     try:
         state = {
             "args": model.given,
@@ -86,7 +88,7 @@ def save_bart(model, dictionary, folder, change=lambda weights: weights):
 
 
 def save_dictionary(dictionary, path):
-    """As fairseq publishes it: all words but the special ones and the mask."""
+    """Save a dictionary as fairseq publishes it: all words except the special ones and the mask."""
     lines = zip(dictionary.symbols[dictionary.nspecial :], dictionary.count[dictionary.nspecial :])
     path.write_text("".join(f"{word} {count}\n" for word, count in lines if word != "<mask>"), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests of pages: what a page logs, asks the network for and looks like; keys and styles.
+"""A headless Chromium for the tests of pages: their logs, network requests, appearance, keys and styles.
 
 The tests that use the fixture ``browser`` are skipped where there is no Chromium with its driver (Debian's packages
 chromium and chromium-driver) or no selenium.
@@ -17,14 +17,14 @@ class Browser:
     """One window of a headless Chromium without a network: it finds no host but this machine.
 
     Attributes:
-        driver: selenium's, for what is not here.
+        driver: selenium's, for other operations.
     """
 
     def __init__(self, driver):
         self.driver = driver
 
     def open(self, page, width=1200, height=900, dark=False):
-        """Show a page, a file or a URL, in a fresh window of that size. What was logged before is forgotten."""
+        """Show a page, a file or a URL, in a fresh window of that size. Earlier logs are cleared."""
         self.resize(width, height)
         self.dark(dark)
         self.driver.get("about:blank")
@@ -32,26 +32,26 @@ class Browser:
         self.driver.get(page.resolve().as_uri() if isinstance(page, Path) else page)
 
     def resize(self, width, height=900):
-        """The size of the page in CSS pixels, which may be narrower than Chromium lets a window be."""
+        """Set the size of the page in CSS pixels, which may be narrower than Chromium lets a window be."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def dark(self, on):
-        """Whether the reader prefers dark colours."""
+        """Set whether the reader prefers dark colours."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
     def console(self):
-        """What the page has logged since the last call, errors and refusals of its policy among it."""
+        """Messages that the page has logged since the last call, including errors and refusals of its policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self):
-        """The URLs that the page has asked for since the last call, its own among them."""
+        """URLs that the page has requested since the last call, including its own."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
 
     def run(self, script, *arguments):
-        """What JavaScript returns."""
+        """Run JavaScript, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def find(self, selector):
@@ -59,11 +59,11 @@ class Browser:
         return self.driver.find_element("css selector", selector)
 
     def find_all(self, selector):
-        """All of them."""
+        """All elements that a CSS selector finds."""
         return self.driver.find_elements("css selector", selector)
 
     def press(self, *keys):
-        """Press keys, one after the other, wherever the focus is; "Tab", "ArrowRight" and so on, or characters."""
+        """Press keys one by one, at the current focus; "Tab", "ArrowRight" and so on, or characters."""
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
@@ -89,7 +89,7 @@ class Browser:
         ActionChains(self.driver).move_to_element(element).perform()
 
     def picture(self, whole=False):
-        """A PNG of what is to be seen, or of the whole page."""
+        """A PNG of the visible part, or of the whole page."""
         options = {"format": "png", "captureBeyondViewport": whole}
         if whole:
             size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
@@ -124,7 +124,7 @@ def start():
     ):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    os.environ.setdefault("SE_AVOID_STATS", "true")  # selenium would count its users over the network
+    os.environ.setdefault("SE_AVOID_STATS", "true")  # otherwise selenium would collect usage data over the network
     return Browser(webdriver.Chrome(options=options, service=Service(chromedriver)))
 
 

@@ -1,15 +1,15 @@
-"""The console commands without their start: each runs in a process forked from one that has imported everything.
+"""Run the console commands without their start-up time: each in a process forked from one that has imported everything.
 
 A ``fairseq-*`` command spends four seconds on imports before it does anything; tests that run hundreds of them cannot
-afford that. A :class:`CommandServer` has a folder of programs named like the commands. Put first on PATH, each hands
-its arguments, environment, working directory, standard streams and process group to the server, which forks; the fork
-calls the function that the command's entry point names, as the installed command does. ``python -`` (a script on
-standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that is not
-told to load the plugin starts as it always does: the server knows what the plugin adds to fairseq.
+afford that. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH. Each
+passes its arguments, environment, working directory, standard streams and process group to the server, which forks. The
+fork calls the function of the command's entry point, like the installed command. ``python -`` (a script on standard
+input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that does not load the
+plugin starts in the usual way, because the server has loaded the plugin.
 
-As in a real process, nothing that one command does is seen by the next, and a signal to the program's group reaches the
-command, which belongs to it. The processes that a command starts are forked, too, instead of by a server of their own,
-which would import everything again.
+As with real processes, a command does not affect the next one, and a signal to the program's group reaches the command,
+which belongs to it. Processes that a command starts are forked, too; a separate server for them would import everything
+again.
 """
 
 import atexit
@@ -35,10 +35,10 @@ from typing import Dict, Mapping, Optional, Sequence
 
 PACKAGES = ("fairseq_cli", "fairseq_etads", "etads_preprocess")
 FILE_SIZE = "COMMAND_SERVER_FILE_SIZE"
-"""The variable of the environment that says how many bytes no file of a command can grow beyond."""
+"""The environment variable for the largest size in bytes of a command's files."""
 LATE_IMPORTS = ("torch._dynamo", "nltk.tokenize", "sacremoses", "sentencepiece")
 LATE_IMPORTS += ("subword_nmt.apply_bpe", "subword_nmt.learn_bpe")
-"""What commands import when they need it."""
+"""Modules that commands import on demand."""
 
 SCRIPTS = ("attention_figures.py", "evidence.py", "results_page.py")
 """Scripts of the repository that import as much as the commands do."""
@@ -68,13 +68,12 @@ def entry_points() -> Dict[str, str]:
 
 
 class CommandServer:
-    """The server's process, and the folder of programs; :meth:`close` ends the one and removes the other.
+    """The server's process, and the folder of programs; :meth:`close` ends the process and removes the folder.
 
-    Commands can be called from the session of processes that the server was started in.
+    Commands can be called from the session in which the server was started.
 
     Args:
-        more: commands besides the installed ones: name -> "module:function".
-        environment: of the server; a command has that of its caller.
+        more: further commands: name -> "module:function". environment: of the server; a command has its caller's.
         launcher: words between the interpreter and the server's script, such as a program that runs scripts.
 
     Attributes:
@@ -87,7 +86,7 @@ class CommandServer:
         environment: Optional[Mapping[str, str]] = None,
         launcher: Sequence[str] = (),
     ):
-        self._folder = Path(tempfile.mkdtemp(prefix="commands-"))  # its path is short, as that of a socket has to be
+        self._folder = Path(tempfile.mkdtemp(prefix="commands-"))  # a short path, because a socket's path must be short
         self.programs = self._folder / "bin"
         self.programs.mkdir()
         address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
@@ -97,7 +96,7 @@ class CommandServer:
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         with open(self._folder / "log", "w", encoding="utf-8") as log:
-            # where no folder is called fairseq_etads, so that the installed package is imported
+            # in a folder without fairseq_etads, so that the installed package is imported
             self._process = subprocess.Popen(
                 [sys.executable, *launcher, str(Path(__file__).resolve()), address, json.dumps(commands)],
                 cwd=self._folder,
@@ -107,7 +106,7 @@ class CommandServer:
                 env=environment,
             )
         assert self._process.stdout is not None
-        if b"ready\n" not in self._process.stdout:  # fairseq may log before
+        if b"ready\n" not in self._process.stdout:  # fairseq may log before this
             raise RuntimeError((self._folder / "log").read_text(encoding="utf-8"))
 
     def close(self) -> None:
@@ -117,7 +116,7 @@ class CommandServer:
 
 
 class _Installed(set):
-    """Folders of packages that --user-dir has loaded, wherever a link leads to them."""
+    """Folders of packages that --user-dir has loaded, resolved through links."""
 
     def __contains__(self, folder):
         return super().__contains__(os.path.realpath(folder))
@@ -132,7 +131,7 @@ def _import_all(commands: Dict[str, str]) -> None:
     for name in (*LATE_IMPORTS, *(value.split(":")[0] for value in commands.values())):
         import_module(name)
     for name in [name for name in sys.modules if name.startswith("fairseq_cli.")]:
-        del sys.modules[name]  # imported again by the fork, because importing it sets up logging
+        del sys.modules[name]  # the fork imports it again, because importing it sets up logging
     from etads_preprocess import processes
     from fairseq import utils
 
@@ -145,15 +144,15 @@ def _import_all(commands: Dict[str, str]) -> None:
 
 
 def _serve(address: str, commands: Dict[str, str]) -> None:
-    """Answer requests until standard input ends, which is when the process that started this one does."""
+    """Answer requests until standard input ends, that is, until the parent process ends."""
     _import_all(commands)
     gc.collect()
-    gc.freeze()  # so that collections in the forks do not touch, and so copy, the pages of all imported modules
+    gc.freeze()  # so that collections in the forks do not touch the pages of all imported modules, and so copy them
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the commands
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended are forgotten at once
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap forks immediately
     print("ready", flush=True)
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         connection, _ = listener.accept()
@@ -167,7 +166,7 @@ def _serve(address: str, commands: Dict[str, str]) -> None:
 
 
 def _answer(connection: socket.socket, commands: Dict[str, str]) -> None:
-    """In a fork of the server: take a request, run the command in another fork, and send its status."""
+    """Take a request in a fork of the server, run the command in another fork, and send its status."""
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     line = connection.makefile().readline()
     if not line.endswith("\n"):  # the program has been killed
@@ -196,7 +195,7 @@ def _answer(connection: socket.socket, commands: Dict[str, str]) -> None:
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Whether the program has ended. One that has sent its request sends no more."""
+    """Tell whether the program has ended. One that has sent its request sends no more."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -204,7 +203,7 @@ def _has_ended(connection: socket.socket) -> bool:
 
 
 def _run(commands, argv, directory, environment) -> object:
-    """Become the command: its directory, environment and arguments; then call it."""
+    """Turn into the command: set its directory, environment and arguments; then call it."""
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
@@ -222,14 +221,14 @@ def _run(commands, argv, directory, environment) -> object:
         return None
     module, _, function = commands[argv[0]].partition(":")
     command = import_module(module)
-    # --user-dir installs them when the module of the command is there already
+    # --user-dir installs them if the command's module has already been imported
     for patches in ("platform.compat", "platform.distributed"):
         import_module(f"fairseq_etads.{patches}").install()
     return getattr(command, function)()
 
 
 def _status(commands, *request) -> int:
-    """The exit status of a command, which is run to its end like that of a process of its own."""
+    """Exit status of a command, which is run to its end like a separate process."""
     try:
         sys.exit(_run(commands, *request))
     except SystemExit as end:

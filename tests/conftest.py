@@ -9,24 +9,24 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
-import seeds  # first: it replaces what test modules import and call
+import seeds  # first: it replaces functions that test modules import and call
 import torch
 from browser import browser  # noqa: F401  # a fixture
 from hypothesis import seed, settings
 
-# test modules share a few helpers, and one may stand in another folder
+# test modules share a few helpers, and may be in another folder
 sys.path += [str(path) for path in sorted((Path(__file__).parent / "unit").rglob("*")) if path.is_dir()]
 
 # a shell starts background jobs with Ctrl-C ignored, and processes of the tests would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# the same examples in every run, and nothing written beside the tests
+# the same examples in every run, and no files next to the tests
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")
 
 
 def _preload_for_all(modules, preload=forkserver.set_forkserver_preload):
-    """Commands fork processes from a server that has imported what these need; all tests have the same server."""
+    """Preload the modules of commands in the server that all tests share."""
     from etads_preprocess.processes import TOKENIZER_MODULES
 
     preload([*TOKENIZER_MODULES])
@@ -36,11 +36,11 @@ forkserver.set_forkserver_preload = _preload_for_all
 
 
 SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding="utf-8"))
-"""Test file -> seconds that it takes; scripts/quick_tests.py --record writes it."""
+"""Test file -> its seconds; scripts/quick_tests.py --record writes it."""
 
 
 def pytest_collection_modifyitems(config, items):
-    """Draw other examples with another seed, also for Hypothesis; start long files first where processes share them."""
+    """Apply another seed to Hypothesis, too; start long files first if processes share the tests."""
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
@@ -50,13 +50,13 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Before the fixtures of each test."""
+    """Seed generators before the fixtures of each test."""
     seeds.start()
     logging.getLogger("fairseq_etads").setLevel(logging.NOTSET)  # importing Summarizer silences it
 
 
 @pytest.fixture
 def documents():
-    """Ragged documents of ids: a single token, an empty one, and some longer."""
+    """Ragged documents of ids: a single token, an empty one, and some longer ones."""
     generator = torch.Generator().manual_seed(3)
     return [torch.randint(4, 40, (length,), generator=generator).tolist() for length in (11, 1, 7, 0, 4)]

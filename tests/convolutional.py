@@ -1,4 +1,4 @@
-"""Small models of the convolutional family, and what they are fed."""
+"""Small models of the convolutional family, and their inputs."""
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -23,7 +23,7 @@ KINDS = {
     "tied": {"share_input_output_embed": True, "decoder_out_embed_dim": 12},
     "bounded": {"pointer": "soft", "share_input_output_embed": True, "decoder_out_embed_dim": 12},
 }
-"""Models that the tests try: options of each. Summaries of "bounded" know 20 of the documents' 44 words."""
+"""Models for the tests: options of each. Summaries of "bounded" know 20 of the documents' 44 words."""
 V, TAIL, BOUND = 44, 9, 20
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
@@ -34,7 +34,7 @@ def conv_task(**options):
 
 
 def conv(kind="plain", task=None, sharp=True, **options):
-    """A small model in evaluation mode that, if ``sharp``, is sure of something."""
+    """A small model in evaluation mode; with ``sharp``, its predictions are confident."""
     task = task or conv_task()
     if kind == "bounded":
         task.tgt_dict = with_known_words(task.src_dict, BOUND)

@@ -1,4 +1,4 @@
-"""Small corpora in the formats in which the real ones are shipped."""
+"""Small corpora in the original formats of the real ones."""
 
 import csv
 import gzip
@@ -33,7 +33,7 @@ def plain(folder: Path) -> Path:
 def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool = False) -> Path:
     """cnn/stories, dailymail/stories and url_lists; the last training story has no text.
 
-    With ``names`` each story is about somebody of a name of their own, as are its highlights, of two lengths.
+    With ``names`` each story and its highlights, of two lengths, are about a person with a unique name.
     """
     for name, count in zip(("train", "val", "test"), counts):
         urls = [f"http://web.archive.org/web/2015/{name}/{number}.html" for number in range(count)]
@@ -129,12 +129,12 @@ def squad(folder: Path, version: str = "1.1") -> Path:
 
 
 def place(context: str, answer: str) -> Dict[str, Any]:
-    """An answer as SQuAD has it."""
+    """An answer in SQuAD's format."""
     return {"text": answer, "answer_start": context.index(answer)}
 
 
 def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
-    """An index of packages that share nothing: eight, if no names are given."""
+    """An index of packages that share nothing; eight packages if no names are given."""
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool of Debian\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
@@ -163,7 +163,7 @@ def rows(count: int):
 
 
 def table(path: Path, records) -> Path:
-    """Records (dicts of texts) in the format of the file's name."""
+    """Write records (dicts of texts) in the format that the file's name implies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         import pyarrow

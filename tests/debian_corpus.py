@@ -1,4 +1,4 @@
-"""Running etads-debian in this process, and reading what it wrote."""
+"""Run etads-debian in this process, and read its output."""
 
 from etads_preprocess import debian
 from etads_preprocess.debian_splits import Pair

@@ -1,4 +1,4 @@
-"""What the tests of decoding share: models that are sure of something, batches, and comparisons with fairseq."""
+"""Shared parts of the tests of decoding: confident models, batches, and comparisons with fairseq."""
 
 import itertools
 import math
@@ -14,12 +14,12 @@ DICTIONARY = TASK.target_dictionary
 
 
 def sharpened(arch="etads", seed=1, task=TASK, **options):
-    """A random model that is sure of something, and now and then of the end."""
+    """A random model with confident predictions, including, at times, the end."""
     return sharpen(make_model(arch, task, share_all_embeddings=False, **options), seed)
 
 
 def sharpen(model, seed=1):
-    """The model with output weights that differ more."""
+    """Scale the output weights, so that predictions differ more."""
     torch.manual_seed(seed)
     with torch.no_grad():
         model.decoder.output_projection.weight.normal_(std=0.5)
@@ -48,7 +48,7 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
 
 @dataclass(frozen=True)
 class Boundless(Scoring):
-    """A score with which no document is ever decided before the longest summary."""
+    """A score under which no document is decided before the longest summary."""
 
     def bound(self, log_probs, *args):
         return torch.full_like(log_probs, math.inf)

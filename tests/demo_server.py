@@ -1,4 +1,4 @@
-"""What the tests of etads-demo's server share: a server without a socket, and how it is asked."""
+"""Shared parts of the tests of etads-demo's server: a server without a socket, and requests to it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command lines that the project tells people to type: where they stand, and the real parsers to read them with."""
+"""Command lines in the documentation, and the real parsers to read them with."""
 
 import argparse
 import ast
@@ -23,18 +23,18 @@ _OURS = re.compile(r"(?:scripts/[\w/]+\.(?:sh|py)|etads-[a-z]+|fairseq-[a-z]+(?:
 
 
 def blocks(text: str) -> List[str]:
-    """The code blocks of a page, with continued lines joined."""
+    """Code blocks of a page, with continued lines joined."""
     found = [*_FENCED.findall(text), *_INDENTED.findall(_FENCED.sub("", text))]
     return [re.sub(r"\\\n\s*", " ", block) for block in found]
 
 
 def spans(text: str) -> List[str]:
-    """The code between backticks, outside of code blocks."""
+    """Code between backticks, outside of code blocks."""
     return [" ".join(code.split()) for _, code in _SPAN.findall(_FENCED.sub("", text))]
 
 
 def commands_of(text: str) -> List[str]:
-    """The commands of a page: the lines of its blocks of shell, and code spans that call a command of the project."""
+    """Commands of a page: lines of its shell blocks, and code spans that call a command of the project."""
     shell = [block for block in blocks(text) if re.search(rf"^\s*{_COMMAND.pattern}", block, re.MULTILINE)]
     lines = [re.sub(r"(^|\s)#.*", "", line).strip() for block in shell for line in block.splitlines()]
     lines += [code for code in spans(text) if re.match(r"(?:etads-|scripts/)\S+ ", code)]
@@ -48,14 +48,14 @@ def header(script: Path) -> str:
 
 
 class Documented(NamedTuple):
-    """A command line, and the file where it stands."""
+    """A command line, and its file."""
 
     where: str
     line: str
 
 
 def _without_remark(line: str) -> str:
-    """A command without what stands far to the right of it, unless that is more of its arguments."""
+    """Drop a remark far to the right of a command, unless it is more arguments."""
     return re.split(r"\s{3,}(?!--|\[|\d)", line)[0]
 
 
@@ -67,7 +67,7 @@ def in_pages() -> Iterator[Documented]:
 
 
 def in_lines(where: str, text: str) -> Iterator[Documented]:
-    """Commands in lines of plain text: a command with arguments begins the line, or stands behind a colon."""
+    """Commands in lines of plain text: a command with arguments begins the line or follows a colon."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         match = re.search(rf"(?:^\s+|:\s\s)({_OURS.pattern}(?: +[a-z]+)?(?: +(?:-|\[|\S*[/.]).*)?)$", line)
         if match:
@@ -75,13 +75,13 @@ def in_lines(where: str, text: str) -> Iterator[Documented]:
 
 
 def in_scripts() -> Iterator[Documented]:
-    """Commands in the headers of scripts, which are their help."""
+    """Commands in the headers of scripts, which serve as their help."""
     for script in SCRIPTS:
         yield from in_lines(str(script.relative_to(ROOT)), header(script))
 
 
 def texts_of(module: Path) -> Iterator[str]:
-    """The texts in a module's code; what is computed inside one is left out as {}."""
+    """Texts in a module's code; computed parts are replaced by {}."""
     inside = set()
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.JoinedStr):
@@ -92,7 +92,7 @@ def texts_of(module: Path) -> Iterator[str]:
 
 
 def in_modules() -> Iterator[Documented]:
-    """Commands on lines of their own in the texts of Python modules: the examples of --help, docstrings."""
+    """Commands on separate lines in the texts of Python modules: examples of --help, docstrings."""
     for module in MODULES:
         for text in texts_of(module):
             yield from in_lines(str(module.relative_to(ROOT)), text)
@@ -103,7 +103,7 @@ class _ParserFoundError(Exception):
 
 
 def parser_of(main) -> argparse.ArgumentParser:
-    """The argument parser of a command, caught when the command begins to parse its arguments."""
+    """Argument parser of a command, caught when the command begins to parse its arguments."""
 
     def catch(self, *_, **__):
         raise _ParserFoundError(self)
@@ -115,16 +115,16 @@ def parser_of(main) -> argparse.ArgumentParser:
 
 
 def project_commands() -> dict:
-    """Each command that setup.py installs -> its function."""
+    """Map each command that setup.py installs to its function."""
     entries = re.findall(r'"(etads-\w+)=([\w.]+):(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
     assert len(entries) >= 10
     return {name: getattr(importlib.import_module(module), function) for name, module, function in entries}
 
 
 def variants(line: str) -> Iterator[List[str]]:
-    """A documented line as words to parse: without what stands in [brackets], and with it.
+    """A documented line as words to parse: without the parts in [brackets], and with them.
 
-    ``[options]`` and the like name no words and are left out; of ``soft|switch`` the first is taken.
+    ``[options]`` and similar placeholders are left out; ``soft|switch`` becomes the first choice.
     """
     optional = re.compile(r"\[([^][]*)\]")
     named = re.compile(r"^(?:\.\.\.|…|(?:-- )?options.*)$")
@@ -134,17 +134,17 @@ def variants(line: str) -> Iterator[List[str]]:
         with_all = optional.sub(lambda match: "" if named.match(match[1].strip()) else match[1], with_all)
     for text in dict.fromkeys((without, with_all)):
         words = [re.sub(r"^([\w-]+)(\|[\w-]+)+$", r"\1", word) for word in shlex.split(text)]
-        # dots behind an option stand for its value, others for more arguments
+        # dots after an option stand for its value, others for more arguments
         yield [w for before, w in zip(["", *words], words) if w not in ("...", "…") or before.startswith("--")]
 
 
 def is_incomplete(line: str) -> bool:
-    """Whether a documented line leaves out arguments that the command needs."""
+    """Tell whether a documented line leaves out arguments that the command needs."""
     return re.search(r"(?<![\w\[])(?:\.\.\.|…)(?!\w)", line) is not None
 
 
 def _filled_in(parser: argparse.ArgumentParser, words: List[str]) -> List[str]:
-    """The words with a value in the place of each placeholder, such as N, that is to be a number or a choice."""
+    """Replace each placeholder for a number or a choice, such as N, by a value."""
     actions = {name: action for action in parser._actions for name in action.option_strings}
     chosen = next((a for a in parser._actions if a.choices and not a.option_strings), None)  # KIND, ARCH
     filled: List[str] = []
@@ -160,7 +160,7 @@ def _filled_in(parser: argparse.ArgumentParser, words: List[str]) -> List[str]:
 
 
 def complaint(parser: argparse.ArgumentParser, words: List[str], parse=None) -> Optional[str]:
-    """What a parser has against the words; None if it takes them.
+    """A parser's complaint about the words; None if it accepts them.
 
     Args:
         parse: called with the words instead of the parser's own method.

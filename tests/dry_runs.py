@@ -1,4 +1,4 @@
-"""Scripts run up to the end with stand-ins for the commands that they call, which only write down their arguments."""
+"""Run whole scripts with stand-ins for the commands they call, which only record their arguments."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ WITH_FILES = {
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
     **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }
-"""Option -> the files that a script wants to find where its value points; a folder stands for prepared data."""
+"""Option -> files that a script expects where its value points; a folder stands for prepared data."""
 PREPARED = ("prepare.json", "bin/complete", "tokens/test.source", "tokens/valid.source")
 _STUB = r"""#!/bin/bash
 name=${0##*/} touched=()
@@ -42,15 +42,15 @@ case $name in
 esac
 for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; done
 """
-"""A command that writes down its arguments, and makes empty files where scripts look for its results.
+"""A command that records its arguments, and makes empty files where scripts expect its results.
 
-As ``python`` it runs the command that scripts/fairseq_log.py is given, which writes down its own arguments, and prints
-what generate.sh wants to know of prepared data.
+As ``python`` it runs the command given to scripts/fairseq_log.py, which records its own arguments, and prints the
+information about prepared data that generate.sh asks for.
 """
 
 
 def make_stubs(folder: Path, names: Iterable[str]) -> Path:
-    """A copy of the scripts with commands of these names that only write down how they were called."""
+    """Copy the scripts, with commands of these names that only record their calls."""
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     (folder / "bin").mkdir()
     stub = _STUB.replace("LOG", f"'{folder / 'log'}'").replace("PREPARED", " ".join(f'"$2/{f}"' for f in PREPARED))
@@ -61,7 +61,7 @@ def make_stubs(folder: Path, names: Iterable[str]) -> Path:
 
 
 def provide(folder: Path, words: Sequence[str]) -> None:
-    """Make the files and folders that the options of a script name, in ``folder``."""
+    """Make the files and folders in ``folder`` that the options of a script name."""
     for option, value in zip(words, words[1:]):
         for template in WITH_FILES.get(option, ()):
             path = template.format(value)
@@ -71,7 +71,7 @@ def provide(folder: Path, words: Sequence[str]) -> None:
 
 
 def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProcess, List[List[str]]]:
-    """Run a script where everything that it wants is there; returns the process and the calls of commands."""
+    """Run a script in a folder with everything that it expects; returns the process and the calls of commands."""
     (stubs / "log").write_text("")
     provide(stubs, words)
     environment = {**os.environ, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}

@@ -18,7 +18,7 @@ MODEL = (
     *("decoder_layers", "encoder_attention_heads", "dropout", "attention_dropout", "uniform_init", "max_row_norm"),
     "output_bias",
 )
-"""Options of models that papers decide; the preset of the architecture has most of them."""
+"""Model options that papers specify; the architecture's preset has most of them."""
 DECIDING = {
     "training": (
         *("optimizer", "initial_accumulator", "momentum", "weight_decay", "lr", "lr_scheduler", "warmup_updates"),
@@ -33,15 +33,15 @@ DECIDING = {
         *("exact_length", "recombine", "extractive_weights", "replace_unknown", "rerank", "sentences"),
     ),
 }
-"""Options that the table of the papers' numbers must have where a recipe changes them."""
+"""Options that must be in the table of the papers' numbers if a recipe changes them."""
 REWRITING = ("beam", "diversity", "rerank", "rerank_length", "sentences")
-"""Options of etads-rewrite that papers decide."""
+"""Options of etads-rewrite that papers specify."""
 
 Values = Dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """A value of an option as YAML would have it."""
+    """Value of an option as in YAML."""
     if isinstance(value, (list, tuple)):
         return _plain(value[0]) if len(value) == 1 else f"({', '.join(str(_plain(one)) for one in value)})"
     if isinstance(value, (bool, int)) or value is None:
@@ -81,12 +81,12 @@ def _search(words: Tuple[str, ...]) -> Values:
 
 
 def plain_training() -> Values:
-    """The values of fairseq-train without options."""
+    """Values of fairseq-train without options."""
     return _training(("data", "--task", "summarization", "--arch", "etads", "--criterion", "summarization_nll"))
 
 
 def plain_search() -> Values:
-    """The values of fairseq-generate without options."""
+    """Values of fairseq-generate without options."""
     return _search(("data", "--task", "summarization", "--path", "checkpoint.pt", "--max-len-b", "100"))
 
 
@@ -95,17 +95,17 @@ def _after(words: List[str], option: str) -> str:
 
 
 def _name(path: str, end: str) -> str:
-    """A run's name without ``out/``, the end of the path and the seed."""
+    """Name of a run without ``out/``, the end of the path and the seed."""
     return re.sub(r"-1(?=/|$)", "", path.partition("out/")[2].partition(end)[0])
 
 
 def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Values]]:
-    """Run a recipe with stand-ins; return the values of its trainings and of its searches, each by the run's name.
+    """Run a recipe with stand-ins; returns the values of its trainings and of its searches, each by the run's name.
 
     Args:
         command: the recipe and its options, without ``--out``.
     """
-    shutil.rmtree(stubs / "out", ignore_errors=True)  # what another recipe has trained
+    shutil.rmtree(stubs / "out", ignore_errors=True)  # trained by another recipe
     result, calls = dry_run(stubs, [*command, "--out", "out"])
     assert result.returncode == 0, result.stdout
     found: Dict[str, Dict[str, Values]] = {"training": {}, "search": {}}

@@ -1,4 +1,4 @@
-"""Explanations made up without a model, of any size, for the tests of pages."""
+"""Synthetic explanations of any size, without a model, for the tests of pages."""
 
 import random
 
@@ -9,19 +9,19 @@ HOSTILE = (
     "\u202eesrever \u2066in\u2069 nul\0nul 😀 👩\u200d👩\u200d👧 e\u0301 line\u2028end \ud800 ${x} $about "
     "<img src=x onerror=document.title='caught'> javascript:alert(1) {{x}}\r\nnew\tline"
 )
-"""What a document may hold to break out of a page, or to change what its readers see."""
+"""Contents of a document that might break out of a page, or change its appearance."""
 
 
 def weights(draw, length, total=1.0):
-    """Positive numbers with that sum, most of them small, as attention has them."""
+    """Positive numbers with that sum, most of them small, as in attention."""
     row = [draw.random() ** 8 + 1e-5 for _ in range(length)]
     return tuple(total * value / sum(row) for value in row)
 
 
 def made_up(words, summary, layers=2, heads=2, gate="sigmoid", pointer="soft", focus=True, left_out=0, seed=0):
-    """An explanation of a document of these words, a space between them, with random figures.
+    """An explanation of a document of these words, separated by spaces, with random figures.
 
-    Words of the summary that are the document's are copied from where they stand first.
+    Words of the summary that are in the document are copied from their first occurrence.
     """
     draw = random.Random(seed)
     source, place = [], 0

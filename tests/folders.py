@@ -1,4 +1,6 @@
-"""What the tests of model folders share: a run as scripts/train.sh leaves it, but untrained, and folders made of it."""
+"""Shared parts of the tests of model folders: an untrained run in the form of scripts/train.sh, and folders made from
+it.
+"""
 
 import json
 import logging
@@ -43,7 +45,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
         (data / f"dict.{side}.txt").write_text(
             "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
         )
-    for side in ("source", "target"):  # by their names fairseq tells the suffixes
+    for side in ("source", "target"):  # fairseq finds the suffixes by these names
         (data / f"train.source-target.{side}.idx").touch()
     (data / "complete").touch()
     settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
@@ -56,7 +58,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
 
 
 def save_checkpoint(path, model, cfg_of_model, task):
-    """A checkpoint as fairseq-train leaves it, but for the state of an optimiser."""
+    """Save a checkpoint like fairseq-train, but without an optimiser's state."""
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.model = cfg_of_model
     cfg.task = {**plain(task.cfg), "_name": "summarization"}
@@ -73,14 +75,14 @@ def save_checkpoint(path, model, cfg_of_model, task):
 
 
 def plain(cfg):
-    """The options of a task as fairseq stores them, with what refers to other parts of its configuration put in."""
+    """Options of a task as fairseq stores them, with references to other parts of its configuration resolved."""
     elsewhere = {"save_dir": "checkpoints", "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
     elsewhere.update(best_checkpoint_metric="loss", maximize_best_checkpoint_metric=False, batch_size=None)
     return {**elsewhere, **{name: value for name, value in vars(cfg).items() if not str(value).startswith("${")}}
 
 
 def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=None, **run):
-    """A model folder of an untrained model; returns the folder and the model."""
+    """Make a model folder of an untrained model; returns the folder and the model."""
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     model = make_run(path / "run", **run)
     source = Source(

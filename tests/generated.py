@@ -1,4 +1,4 @@
-"""Generated inputs for readers, what they should come out as by simple readings of their own, and running a reader."""
+"""Generated inputs for readers, their expected outputs by simple parsers, and calls of a reader."""
 
 import bz2
 import contextlib
@@ -22,7 +22,7 @@ EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "50"))
 many = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    phases=[Phase.generate],  # shrinking takes minutes: every step runs a command
+    phases=[Phase.generate],  # shrinking takes minutes, because every step runs a command
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -65,7 +65,7 @@ AWKWARD = st.sampled_from(
 WORDS = st.sampled_from(["a", "Library", "no.", "7", "don't", "Übung", "。", "x" * 300])
 PIECES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec="utf-8")), max_size=8)
 CELL = PIECES.map("".join)
-"""Text that a file can hold, also of several lines."""
+"""Text that a file can hold, possibly with several lines."""
 SURROGATES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec=None)), max_size=8).map("".join)
 LINE = CELL.map(lambda text: re.sub("[\r\n]", " ", text))
 PAIRS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5)
@@ -78,7 +78,7 @@ JUNK = st.one_of(
 
 @st.composite
 def damaged(draw, content):
-    """The content with bytes cut out, put in or left out at the end."""
+    """The content with bytes deleted, inserted, or missing at the end."""
     start = draw(st.integers(0, len(content)))
     kind = draw(st.sampled_from(["cut", "put in", "end"]))
     if kind == "end":
@@ -93,13 +93,13 @@ def lines_of(text):
 
 
 def pairs_of(records):
-    """What should be written of (document, summary): sentences with marks, none without either side."""
+    """Expected output for (document, summary): sentences with marks, no pair without either side."""
     made = [tuple(" <q> ".join(lines_of(text)) for text in record) for record in records]
     return [pair for pair in made if all(pair)]
 
 
 def error_of(prefix, main, *arguments):
-    """The one line that a command prints when it refuses something; None if it does its work."""
+    """The one line that a command prints when it refuses something; None if it succeeds."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
@@ -126,7 +126,7 @@ def corpus(folder, *arguments):
 
 
 def check(found, expected, *places):
-    """The pairs are those expected; or, if there are none to expect, an error names a place."""
+    """Check that the pairs are as expected or, if none are expected, that an error names a place."""
     found, report = found
     if report is None:
         assert not expected, f"{found}; expected {expected}"
@@ -136,7 +136,7 @@ def check(found, expected, *places):
 
 
 def utf8(data):
-    """The text of bytes without a byte order mark; None if they are not UTF-8."""
+    """Decode bytes, without a byte order mark; None if they are not UTF-8."""
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -156,7 +156,7 @@ def without_lone_cr(text):
 
 
 def simple_csv(content, delimiter):
-    """The pairs that Python's csv module reads in a CSV file of document and summary; None if it refuses it."""
+    """Pairs that Python's csv module reads from a CSV file of document and summary; None if it refuses the file."""
     text = utf8(content)
     if text is None:
         return None
@@ -179,7 +179,9 @@ def simple_csv(content, delimiter):
 
 
 def simple_json(lines):
-    """(document, summary) of JSON lines, each a text of one piece a line; None if one is broken or of other kinds."""
+    """Pairs (document, summary) of JSON lines, with one piece per line of text; None if one is broken or of another
+    type.
+    """
     records = []
     for line in lines:
         if not line.strip():

@@ -1,4 +1,4 @@
-"""What the tests share: small models and tasks built as fairseq builds them, batches, and the real commands."""
+"""Helpers for all tests: small models and tasks built in fairseq's way, batches, and the real commands."""
 
 import functools
 import os
@@ -58,7 +58,7 @@ def make_task(
     target_words: Optional[int] = None,
     **options,
 ) -> SummarizationTask:
-    """A task with one dictionary, of which summaries know the first ``target_words`` (None: as many as documents)."""
+    """A task with one dictionary; summaries know the first ``target_words`` of it (None: the same as documents)."""
     dictionary = make_dictionary(tail=tail, mark=mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
@@ -70,7 +70,7 @@ def make_task(
 
 @functools.cache
 def model_config(arch: str, **options):
-    """The options of a model as fairseq-train hands them to it, which leaves out those that the model does not have."""
+    """Options of a model as fairseq-train passes them, without options that the model does not have."""
     kind = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")
     if arch == "transformer" or kind is None:  # fairseq's own
         args = Namespace(arch=arch, **options)
@@ -81,11 +81,11 @@ def model_config(arch: str, **options):
 
 
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):
-    """A small model, built the way fairseq-train builds it; options as on its command line, with underscores."""
+    """Build a small model like fairseq-train; options as on its command line, with underscores."""
     task = task or make_task()
     torch.manual_seed(1)
     model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch, **{**SMALL, **options}), task)
-    with torch.no_grad():  # biases start at 0; a test should see them matter
+    with torch.no_grad():  # biases start at 0, but tests should detect their effect
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(std=0.1)
@@ -93,7 +93,7 @@ def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **
 
 
 def make_batch(documents: List[List[int]], left: bool = False, width: Optional[int] = None) -> torch.Tensor:
-    """Documents (without the end symbol) -> (B, S) ids, each with the end symbol, padded to the longest or to width."""
+    """Make (B, S) ids from documents without the end symbol: adds it, and pads to the longest or to width."""
     width = width or max(map(len, documents)) + 1
     batch = torch.full((len(documents), width), PAD)
     for row, document in enumerate(documents):
@@ -106,11 +106,11 @@ def make_batch(documents: List[List[int]], left: bool = False, width: Optional[i
 
 
 PROGRAMS = [str(Path(sys.executable).parent)]
-"""The folders where :func:`run_command` looks for commands first; tests/e2e puts those of a command server before."""
+"""Folders where :func:`run_command` first looks for commands; tests/e2e puts a command server's folder first."""
 
 
 def environment(anew: bool = False) -> Dict[str, str]:
-    """That of :func:`run_command`."""
+    """Environment of :func:`run_command`."""
     folders = PROGRAMS[-1:] if anew else PROGRAMS
     return {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
 
@@ -119,7 +119,7 @@ def run_command(command: List[str], cwd: Path, check: bool = True, anew: bool = 
     """Run a console command of this environment and return its output; a failure shows the output.
 
     Args:
-        anew: start it as users do, not by a command server, which has imported everything already.
+        anew: start it as users do, not by a command server, which has already imported everything.
     """
     result = subprocess.run(
         command, cwd=cwd, env=environment(anew), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs

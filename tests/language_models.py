@@ -1,4 +1,4 @@
-"""Small models of ABS, and what they are fed."""
+"""Small models of ABS, and their inputs."""
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -11,18 +11,18 @@ KINDS = {
     "soft": {"pointer": "soft"},
     "switch": {"pointer": "switch", "pointer_continue": True},
 }
-"""Models that the tests try: options of each."""
+"""Models for the tests: options of each."""
 V, TAIL = 44, 9
 DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
 
 
 def abs_task(**options):
-    """A task whose dictionary knows 44 words, the last "<q>", and has 9 more to copy."""
+    """A task with a dictionary of 44 known words, the last "<q>", and 9 more to copy."""
     return make_task(tail=TAIL, mark=True, **options)
 
 
 def abs_model(kind="plain", task=None, sharp=True, **options):
-    """A small model in evaluation mode that, if ``sharp``, is sure of something."""
+    """A small model in evaluation mode; with ``sharp``, its predictions are confident."""
     task = task or abs_task()
     torch.manual_seed(1)
     model = ARCH_MODEL_REGISTRY["abs"].build_model(model_config("abs", **{**SIZES, **KINDS[kind], **options}), task)

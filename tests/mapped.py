@@ -1,4 +1,4 @@
-"""Functions for other processes, which find them only at the top level of a module."""
+"""Functions for other processes, which only find functions at the top level of a module."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def killed_at_seventy(item):
 
 
 def is_registered(names):
-    """For each name of a task, whether fairseq knows it."""
+    """For each name of a task, tell whether fairseq knows it."""
     from fairseq.tasks import TASK_REGISTRY
 
     return [name in TASK_REGISTRY for name in names]

@@ -1,10 +1,10 @@
-"""Commands called in this process that end as their programs do."""
+"""Call commands in this process so that they end like their programs."""
 
 import functools
 
 
 def as_program(main):
-    """The ``main`` of a command that raises SystemExit where the program would end with another status than 0."""
+    """Wrap a command's ``main`` to raise SystemExit where the program would end with a status other than 0."""
 
     @functools.wraps(main)
     def call(argv):

@@ -1,4 +1,4 @@
-"""Small models of the recurrent family, and what they are fed."""
+"""Small models of the recurrent family, and their inputs."""
 
 import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
@@ -20,7 +20,7 @@ ALL = {
     "decoder_hidden_size": 14,
     "share_all_embeddings": True,
 }
-"""Every mechanism at once: what tests call the architecture "all"."""
+"""Every mechanism at once; tests call this architecture "all"."""
 SEE = {
     "rnn_cell": "lstm",
     "bridge": "relu",
@@ -31,13 +31,13 @@ SEE = {
     "share_input_embeddings": True,
     "share_all_embeddings": False,
 }
-"""What makes the decoder that of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
+"""Options for the decoder of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
 EXTRACTOR = {"extractor_embed_dim": 6, "extractor_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 3}
 """A small extractor, of --sentence-attention."""
 SELECTED = {"encoder_by_sentence": True, "sentence_gate": True, "sentence_selector": True}
-"""What Li et al. 2018 add; with every other mechanism it is the architecture "all_selected"."""
+"""Options added by Li et al. 2018; with every other mechanism it is the architecture "all_selected"."""
 BOUND = 20
-"""With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
+"""Number of words that summaries know in the architectures "bounded" and "bounded_shared" (a table for both sides)."""
 FACTORS = ("idf", "ner", "pos", "tf")
 MARK = 43
 V = 44
@@ -53,7 +53,7 @@ def recurrent_task(**options):
 
 
 def recurrent(arch, task=None, **options):
-    """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
+    """A small model; with the large-vocabulary trick over 25 of 44 words if the preset has it."""
     if arch == "all":
         return recurrent("gru_seq2seq", task, **{**ALL, **options})
     if arch == "all_selected":
@@ -70,7 +70,7 @@ def recurrent(arch, task=None, **options):
     sizes = dict(RECURRENT)
     if PRESETS[arch].get("large_vocabulary_trick"):
         sizes["large_vocabulary_trick"] = 25
-    if PRESETS[arch].get("paper_init"):  # its word vectors are so small that no test would see them
+    if PRESETS[arch].get("paper_init"):  # otherwise its word vectors would be too small for any test to detect
         sizes.update(readout_dim=12, paper_init=False)
     if PRESETS[arch].get("encoder_projection"):
         sizes["encoder_projection"] = 11
@@ -84,7 +84,7 @@ def recurrent(arch, task=None, **options):
 
 
 def inputs(model, tokens):
-    """A batch's net_input without the summaries; the factors' values are made up from the words."""
+    """A batch's net_input without the summaries; the factors' values are derived from the words."""
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
     if model.factors:
         values = torch.stack([(tokens * (5 + k)) % 6 + 4 for k in range(len(model.factors))], dim=2)
@@ -105,7 +105,7 @@ def log_probs(model, tokens, previous):
 
 
 def sharpened(model):
-    """A model with preferences that show: attention, selection and gate far from uniform, plans that differ."""
+    """A model with strong preferences: attention, selection and gate far from uniform, different plans."""
     wide = ("sentences.gate.state_proj.weight", "sentences.keys.weight", "from_hidden.weight", "first_plan.weight")
     wide += ("selector.cell.weight_ih", "selector.cell.weight_hh", "sentences.gru.rnn.weight_ih_l0")
     with torch.no_grad():

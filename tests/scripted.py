@@ -1,4 +1,4 @@
-"""Models whose distributions and attention are read from tables, by the words so far and by the document."""
+"""Models with distributions and attention read from tables, by the words so far and by the document."""
 
 import torch
 from fairseq.models import (
@@ -19,7 +19,7 @@ class TableEncoder(FairseqEncoder):
 
 
 class TableDecoder(FairseqIncrementalDecoder):
-    """Rows of a table, chosen by the last words and the document's first word; attention falls on real tokens."""
+    """Rows of a table, selected by the last words and the document's first word; attention falls on real tokens."""
 
     def __init__(self, dictionary, table, attention, clock, memory=2):
         super().__init__(dictionary)
@@ -42,7 +42,9 @@ class TableDecoder(FairseqIncrementalDecoder):
 
 
 def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97, clock=7):
-    """``end`` is added to the end symbol's logits; with ``clock`` 0 the same words are always followed by the same."""
+    """Make a model: ``end`` is added to the end symbol's logits; with ``clock`` 0 the same words always have the same
+    successors.
+    """
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(states, len(dictionary), generator=generator) * spread
     table[:, dictionary.eos()] += end
@@ -52,7 +54,7 @@ def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97, clock=7):
 
 
 class TableLanguage(FairseqDecoder):
-    """Rows of a table, chosen by the last two words."""
+    """Rows of a table, selected by the last two words."""
 
     def __init__(self, dictionary, table):
         super().__init__(dictionary)

@@ -1,7 +1,8 @@
 """Another seed for the whole suite: ``ETADS_TEST_SEED=N`` adds N to every seed that the tests give to a generator.
 
-Only calls that stand in a file of the tests are shifted: the code under test draws what it always draws. Without the
-variable, nothing is replaced. ``conftest.py`` imports this before any test module, which may draw when imported.
+Only calls in the tests' files are shifted; the code under test draws the same numbers as before. Without the variable,
+nothing is replaced. ``conftest.py`` imports this before any test module, because modules may draw numbers when
+imported.
 """
 
 import functools
@@ -18,14 +19,16 @@ _TESTS = str(Path(__file__).resolve().parent) + os.sep
 
 
 def shifted(seed):
-    """Another seed of the same type. What is no number or string (None: a seed of the operating system's) stays."""
+    """Another seed of the same type. Values other than numbers and strings stay (None: a seed from the operating
+    system).
+    """
     if isinstance(seed, int):
         return seed + OFFSET
     return f"{seed}+{OFFSET}" if OFFSET and isinstance(seed, str) else seed
 
 
 def _shifting(function):
-    """``function``, whose last argument is a seed, with that seed shifted when a test calls."""
+    """Wrap ``function``, with a seed as its last argument, to shift that seed when a test calls it."""
 
     @functools.wraps(function)
     def call(*arguments):
@@ -37,7 +40,7 @@ def _shifting(function):
 
 
 def _shift_generators() -> None:
-    class Generator(torch.Generator):  # C code whose methods cannot be replaced
+    class Generator(torch.Generator):  # C code; its methods cannot be replaced
         manual_seed = _shifting(torch.Generator.manual_seed)
 
     torch.Generator, torch.manual_seed = Generator, _shifting(torch.manual_seed)
@@ -46,7 +49,7 @@ def _shift_generators() -> None:
 
 
 def start() -> None:
-    """Seed the generators that belong to nobody, so that no test depends on which ones ran before it."""
+    """Seed the global generators, so that no test depends on earlier ones."""
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)

@@ -1,11 +1,11 @@
-"""Binarised data of texts that a test has in its hands, without a command."""
+"""Binarise texts of a test without a command."""
 
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 
 def dictionary_of(texts, tail=()):
-    """Words in the order in which they first occur; those of ``tail`` can only be copied."""
+    """Words in order of first occurrence; words of ``tail`` can only be copied."""
     words = list(dict.fromkeys(word for text in texts for word in text.split() if word not in tail))
     dictionary = Dictionary()
     for number, word in enumerate(words):
@@ -34,7 +34,9 @@ def names_of_extractor(extractor):
 
 
 def write_data(folder, splits, tail=(), dictionary=None):
-    """What fairseq-preprocess writes; ``splits`` are name -> pairs of a document and a summary (None: it has none)."""
+    """Write data like fairseq-preprocess; ``splits`` are name -> pairs of a document and a summary (None: it has
+    none).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pairs = [pair for split in splits.values() for pair in split]
     dictionary = dictionary or dictionary_of([text for pair in pairs for text in pair if text is not None], tail)

@@ -1,4 +1,4 @@
-"""Shortlists that a test makes by hand, and models that cannot write other words."""
+"""Shortlists made by hand, and models that cannot write other words."""
 
 import math
 
@@ -10,7 +10,7 @@ from fairseq_etads.vocabulary.shortlist import Shortlist
 
 
 def make_shortlist(task, frequent=2, together=None):
-    """Lists of the ``frequent`` first words behind the special symbols, and of words that go with others by a dict."""
+    """Make lists of the first ``frequent`` words after the special symbols, and of associated words given by a dict."""
     source, target = task.source_dictionary, task.target_dictionary
     width = max(map(len, (together or {0: []}).values()))
     table = np.full((known_words(source), width), -1, dtype=np.int32)
@@ -29,7 +29,7 @@ def random_shortlist(task, frequent=2, per_word=2, seed=0):
 
 
 def write_only(model, words):
-    """The model, which has a bias in its output layer, with no probability for generating other words than these."""
+    """Give a model with a bias in its output layer a probability of 0 for generating other words than these."""
     bias = model.decoder.output_projection.bias
     forbidden = torch.ones(len(bias), dtype=torch.bool)
     forbidden[list(words)] = False

@@ -1,4 +1,4 @@
-"""A few training steps and a search, in process: what fairseq-train and fairseq-generate do with a model's options."""
+"""A few training steps and a search in this process, like fairseq-train and fairseq-generate with a model's options."""
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -15,14 +15,14 @@ SUMMARIES = [[5, RARE[1], MARK, 7], [8, 9, RARE[0]], [10]]
 
 
 def steps_task(**options):
-    """A task whose dictionary knows 44 words, the last "<q>", and has 9 to copy; one source factor."""
+    """A task with a dictionary of 44 known words, the last "<q>", and 9 to copy; one source factor."""
     task = make_task(tail=9, mark=True, **options)
     task.factor_dictionaries = {"pos": make_dictionary(words=6)}
     return task
 
 
 def make_sample(model=None):
-    """A batch as the task's dataset makes it."""
+    """Make a batch like the task's dataset."""
     source, target = make_batch(DOCUMENTS), make_batch(SUMMARIES)
     previous = target.roll(1, dims=1)
     previous[previous.eq(EOS)] = PAD
@@ -45,7 +45,9 @@ def make_criterion(task, name="summarization_nll", **options):
 
 
 def train_and_decode(task, cfg, criterion="summarization_nll", steps=2, **criterion_options):
-    """Build a model and its criterion, train, validate and decode; every parameter must be trained; the model."""
+    """Build a model and its criterion, train, validate and decode; every parameter must be trained. Returns the
+    model.
+    """
     torch.manual_seed(1)
     model = task.build_model(cfg)
     loss_function = make_criterion(task, criterion, **criterion_options)
@@ -66,7 +68,7 @@ def train_and_decode(task, cfg, criterion="summarization_nll", steps=2, **criter
 
 
 class _Optimizer:
-    """What ``train_step`` needs of fairseq's optimiser."""
+    """The parts of fairseq's optimiser that ``train_step`` needs."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer

@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the first file of references in the report, where it stands as one more system."""
+"""Name of the first file of references in the report, where it is treated as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="What summaries are made of, for any number of systems: ROUGE, copied, new and repeated n-grams.",
+        description="Analyse the summaries of any number of systems: ROUGE, copied, new and repeated n-grams.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
@@ -77,13 +77,13 @@ example:
         "--words",
         choices=list(WORD_SPLITTERS),
         default="words",
-        help="what counts as a word, except in ROUGE (default: %(default)s)",
+        help="definition of a word, except in ROUGE (default: %(default)s)",
     )
     add(
         "--format",
         choices=[*TABULATE_FORMATS, "json"],
         default="markdown",
-        help="form of what is printed (default: %(default)s)",
+        help="format of the output (default: %(default)s)",
     )
     add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
     add_scoring_options(parser, RESAMPLES)
@@ -93,7 +93,7 @@ example:
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """The extracts that --lead, --lead-words and --oracle ask for: name -> the sentences of each document's extract."""
+    """Make the extracts for --lead, --lead-words and --oracle: name -> the sentences of each document's extract."""
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
     if args.oracle is not None:
@@ -110,7 +110,7 @@ def _extracts(
 def _analyse_all(
     sources: Sequence[str], systems: Dict[str, List[List[str]]], kind: str, settings: Settings
 ) -> Dict[str, Analysis]:
-    """Name of a system -> its figures.
+    """Analyse each system: name -> figures.
 
     Args:
         sources: the documents. systems: name -> the sentences of each of its summaries.
@@ -127,7 +127,7 @@ def _analyse_all(
 
 
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
-    """The report of ``etads-analyse``, in types that JSON has."""
+    """Make the report of ``etads-analyse``, as JSON types."""
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
@@ -152,9 +152,9 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     }
     for name, extracts in _extracts(args, settings, sources, references).items():
         if name in systems:
-            raise ValueError(f'--system "{name}=…": the name {name} is taken')
+            raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it cuts them anew)
+        # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it splits them again)
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
@@ -174,7 +174,9 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """The table of figures, and that of where copied bigrams come from; ``form`` is tabulate's name of their format."""
+    """Format the table of figures and the table of copied bigrams' positions; ``form`` is tabulate's name of a
+    format.
+    """
     metrics = report["metrics"]
     rows, positions = [], []
     for name, system in report["systems"].items():

@@ -1,17 +1,17 @@
-"""The command ``etads-compare``: tests whether one system is better than another."""
+"""The command ``etads-compare``: test whether one system is better than another."""
 
 import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_comparable, likelihood_file, read_likelihoods
-from ..evaluation.resampling import compare_pairs, compare_trainings
+from ..evaluation.resampling import compare_pairs, compare_trainings, family_numbers
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftovers
 from ..platform.console import USER_ERROR, Parser, command
@@ -42,9 +42,12 @@ examples:
 
   Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
   p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). With --a and --b a system was trained several times: the bootstrap draws trainings as well
-  as documents, so that luck with a seed does not pass for a better system. If you test several metrics or systems,
-  divide your significance level by their number.
+  document by document). With --a and --b a system was trained several times: the test then adds the spread of the
+  trainings, by Student's t, to that of the documents, so that luck with a seed does not pass for a better system.
+  With a single training on each side, the test says nothing about other trainings of the same systems.
+  Documents that resemble each other (news of one event, packages of one source) are not independent: name their
+  families with --families, and whole families are drawn.
+  If you test several metrics or systems, correct the p-values for their number (Holm, or divide the level).
   --likelihood compares how likely two trained models find the references (natural logarithm, mean over the tokens of
   a summary). It varies far less than ROUGE, and so tells smaller differences; but it says nothing of the search.
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
@@ -56,9 +59,10 @@ examples:
         nargs="*",
         help="A: one system's summaries, one per line; B: the other system's; REF: reference summaries, one per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
-    add("--b", metavar="B", nargs="+", default=[], help="the other system's")
+    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), one file per training")
+    add("--b", metavar="B", nargs="+", default=[], help="the other system's summaries (or runs)")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
+    add("--families", metavar="FILE", help="names the family of each document, one per line (up to the first tab)")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
@@ -66,16 +70,16 @@ examples:
         action="store_true",
         help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
     )
-    add("--subset", metavar="NAME", default="test", help="whose references (default: %(default)s)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="of each run (default: %(default)s)")
-    add("--prepared", metavar="DIR", help="the prepared data (default: each run's)")
+    add("--subset", metavar="NAME", default="test", help="data set with the references (default: %(default)s)")
+    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint of each run (default: %(default)s)")
+    add("--prepared", metavar="DIR", help="prepared data (default: each run's)")
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
     return parser
 
 
 class _Given(NamedTuple):
-    """What is compared: files or runs of the two systems, one for each training, and the references."""
+    """Inputs of a comparison: files or runs of the two systems, one per training, and the references."""
 
     first: List[str]
     second: List[str]
@@ -87,32 +91,47 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Sort the arguments.
+    """Sort the arguments into files of A, of B, and references.
 
     Raises:
         InputError: some are missing or too many.
     """
     if bool(args.a) != bool(args.b):
-        raise InputError("--a and --b go together")
+        raise InputError("--a and --b need each other")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
     if args.likelihood and rest:
-        raise InputError(f"--likelihood takes runs, which have their references; what is {rest[0]}?")
+        raise InputError(f"--likelihood takes two runs, which have their own references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
     return _Given(first, second, rest)
 
 
+def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
+    """The number of each document's family (documents,), or None without ``--families``.
+
+    Raises:
+        InputError: the file does not have a line for each document.
+    """
+    if not args.families:
+        return None
+    (lines,) = read_summaries([args.families])
+    if len(lines) != documents:
+        raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
+    return family_numbers([line.split("\t")[0] for line in lines])
+
+
 def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
-    """The report's "scores". first, second: (trainings, n, metrics)."""
+    """Rows of the report's "scores". first, second: (trainings, n, metrics)."""
     several = len(first) > 1 or len(second) > 1
+    families = _families(args, first.shape[1])
     tests = (
-        compare_trainings(first, second, args.bootstrap, args.seed)
+        compare_trainings(first, second, args.bootstrap, args.seed, families)
         if several
-        else compare_pairs(first[0], second[0], args.bootstrap, args.seed)
+        else compare_pairs(first[0], second[0], args.bootstrap, args.seed, families)
     )
     found = {name: values.tolist() for name, values in tests.items()}
     rows: Dict[str, Dict[str, Any]] = {}
@@ -130,22 +149,24 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
 
 
 def _names(given: _Given) -> Dict[str, Any]:
-    """The report's names of files."""
+    """Names of files for the report."""
     if given.has_several_trainings:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """The end of the signature."""
+    """End of the signature."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
-        tests = f"bootstrap-of-documents-and-trainings|trainings:{len(given.first)},{len(given.second)}"
+        tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
+    if args.families:
+        tests += "|families:given"
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """The report on ROUGE, in types that JSON has."""
+    """Make the report on ROUGE, as JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -178,7 +199,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Those of a run, scored now or before; another process does it, so that this one does not need torch."""
+    """A run's likelihoods, cached or computed in a subprocess, so that this process does not need torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -188,10 +209,10 @@ def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """The report on likelihoods, in types that JSON has.
+    """Make the report on likelihoods, as JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the figures are not of the same words.
+        InputError: a run cannot be scored, or the likelihoods are not for the same words.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]
@@ -209,7 +230,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
 
 
 def _table(report: Dict[str, Any], figure: str) -> str:
-    """What is printed below the names of the files."""
+    """Format the table below the names of the files."""
     rows = report["scores"]
     several = "p_randomisation" not in next(iter(rows.values()))
     digits = 4 if LIKELIHOOD in rows else 2
@@ -238,7 +259,10 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-compare``."""
     given = _given(args)
     check_writable("--json", args.json)
-    check_outputs({"--json": args.json}, {"A": given.first, "B": given.second, "REF": given.references})
+    check_outputs(
+        {"--json": args.json},
+        {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families},
+    )
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)

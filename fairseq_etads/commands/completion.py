@@ -1,4 +1,4 @@
-"""The command ``etads completion``: completion of commands, options and their values for bash and zsh."""
+"""The command ``etads completion``: shell completion of commands, options and their values for bash and zsh."""
 
 import argparse
 import shlex
@@ -39,19 +39,19 @@ complete -o filenames -o bashdefault -F _etads etads {installed}
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads completion",
-        description="Print the completion of commands, options and their values for a shell.",
+        description="Print a shell script that completes commands, options and their values.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="""\
 examples:
   etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
   source <(etads completion bash)                                               for this shell; zsh in the same way""",
     )
-    parser.add_argument("shell", choices=("bash", "zsh"), help="the same script serves both")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="the script is the same for both")
     return parser
 
 
 def completion() -> str:
-    """The script; it says what the parsers of all commands say."""
+    """Make the script from the parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
     for name in by_name():
@@ -76,7 +76,7 @@ def completion() -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
-    """A parser and those of its subcommands."""
+    """Yield a parser and its subcommands' parsers."""
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""The command ``etads-demo``: a page in the browser of this computer on which a model folder summarises."""
+"""The command ``etads-demo``: a local web page on which a model folder summarises."""
 
 import argparse
 import logging
@@ -13,7 +13,7 @@ from typing import Any, Callable
 from ..platform.console import Parser, command, limit_caches_of_shapes
 from ..platform.errors import InputError
 from ..platform.extras import install_line
-from ..summarizer.folder.config import FolderConfig, find_folder, read_config
+from ..summarizer.folder.config import EXTRACTOR, FolderConfig, find_folder, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -32,40 +32,43 @@ prints the line that installs it.
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try a model folder, which etads-export makes, on a page in the browser.",
+        description="Try a model folder, made by etads-export, on a page in the browser.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package"
+        "folder",
+        metavar="FOLDER",
+        type=find_folder,
+        help="the model folder, or debian, the model that comes with the package",
     )
     parser.add_argument(
-        "--port", metavar="N", type=int, default=PORT, help="0 takes one that is free (default: %(default)s)"
+        "--port", metavar="N", type=int, default=PORT, help="0 selects a free one (default: %(default)s)"
     )
     parser.add_argument(
         "--host",
         default=LOOPBACK,
-        help="this computer, 127.0.0.1 or localhost; no other (default: %(default)s)",
+        help="address to listen on; only this computer, 127.0.0.1 or localhost (default: %(default)s)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--no-open", dest="open", action="store_false", help="do not (default)")
+    parser.add_argument("--no-open", dest="open", action="store_false", help="do not open it (default)")
     parser.add_argument("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
 def _check(args: argparse.Namespace) -> FolderConfig:
-    """What config.json of the folder says.
+    """Check the options, and return the folder's configuration.
 
     Raises:
-        InputError: an option cannot be, the folder is none, or the web library is missing.
+        InputError: an option is invalid, the folder is not a model folder, or the web library is missing.
     """
     if args.host not in (LOOPBACK, "localhost"):
         raise InputError(
-            f"--host {args.host}: the page has no passwords, so it is for this computer alone: choose {LOOPBACK}. "
-            f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
+            f"--host {args.host}: the page has no passwords, so it is only for this computer: choose {LOOPBACK}. From "
+            f"another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
         )
     if not 0 <= args.port <= 65535:
-        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for one that is free")
+        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for a free one")
     config = read_config(args.folder)
     try:
         import starlette  # noqa: F401
@@ -76,36 +79,37 @@ def _check(args: argparse.Namespace) -> FolderConfig:
 
 
 def _listen(port: int) -> socket.socket:
-    """A socket that listens on the loopback interface.
+    """Open a socket that listens on the loopback interface.
 
     Raises:
-        InputError: the port is taken, or not for this user.
+        InputError: the port is in use, or not permitted for this user.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name == "posix":  # or a port that was in use a minute ago counts as taken; elsewhere it means another thing
+    # otherwise a port that was in use a minute ago counts as taken; on other systems the option has another meaning
+    if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((LOOPBACK, port))
         listener.listen()
     except OSError as error:
         listener.close()
-        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for one that is free") from None
+        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for a free one") from None
     return listener
 
 
 def _load(args: argparse.Namespace) -> Any:
-    """The model, after a first summary."""
+    """Load the model, and write a first summary."""
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let everybody log everything
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let every logger log everything
     summarizer = Summarizer.load(args.folder, args.device)
     summarizer.summarize("A first text, so that the page need not wait.")  # packs weights, loads rules
     return summarizer
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """What ``work`` returns or raises, done in a thread that has then ended. Ctrl-C does not wait for it."""
+    """Run ``work`` in a separate thread and return its result or raise its error. Ctrl-C does not wait for it."""
     outcome: Future[Any] = Future()
 
     def do() -> None:
@@ -126,15 +130,18 @@ def main(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # not in this thread, which stays: beside the worker's, its OpenMP threads would be more than there are cores,
-        # those that wait would fall asleep, and a summary would take up to twice as long
+        # not in this thread, which stays alive: together with the worker's OpenMP threads, its own would be more than
+        # there are cores; waiting threads would fall asleep, and a summary would take up to twice as long
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
+        if (args.folder / EXTRACTOR).is_dir():
+            reads = "reads the likeliest sentences of a document, of any length"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
         if args.open:
-            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers run in front
+            # some browsers block this process
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         _serve(summarizer, args.folder.resolve().name, listener)
 
 
@@ -148,7 +155,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            demo.worker.close()  # so that no answer is left that the server would wait for
+            demo.worker.close()  # so that no response is left for the server to wait for
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
@@ -156,7 +163,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # no proxy is before it, and headers that claim so are not believed
+        proxy_headers=False,  # there is no proxy before it, and headers that claim one are not trusted
         ws="none",
         timeout_graceful_shutdown=2,
     )

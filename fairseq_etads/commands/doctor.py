@@ -1,4 +1,4 @@
-"""The command ``etads doctor``: what is installed, what this machine can do, and a self-test."""
+"""The command ``etads doctor``: show installed parts and this machine's capabilities, and run a self-test."""
 
 import argparse
 import os
@@ -46,7 +46,7 @@ def _versions() -> Iterator[Tuple[str, str]]:
 
 
 def _machine() -> Iterator[Tuple[str, str]]:
-    """What torch says of this machine."""
+    """Properties of this machine as reported by torch."""
     import torch
 
     from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels
@@ -80,7 +80,7 @@ def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
 
 
 def _test() -> None:
-    """Summarise a sentence with the model that comes with the package.
+    """Summarise a sentence with the bundled model.
 
     Raises:
         InputError: the summary is empty or the model cannot be loaded.

@@ -1,4 +1,4 @@
-"""The command ``etads``: lists all commands and runs one of them by its short name."""
+"""The command ``etads``: list all commands, or run one of them by its short name."""
 
 import importlib
 import sys
@@ -18,14 +18,14 @@ class Command(NamedTuple):
 COMMANDS: Dict[str, Dict[str, Command]] = {
     "Summarise": {
         "summarize": Command("fairseq_etads.commands.summarize", "summarise new documents"),
-        "explain": Command("fairseq_etads.commands.explain", "show on a page why a summary is as it is"),
+        "explain": Command("fairseq_etads.commands.explain", "explain a summary on a page"),
         "demo": Command("fairseq_etads.commands.demo", "try a model on a page in the browser"),
     },
     "Prepare data": {
         "corpus": Command("etads_preprocess.corpus", "read a corpus: parallel text of documents and summaries"),
         "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
-        "prepare": Command("etads_preprocess.prepare", "cut text into tokens, build the dictionary, binarise"),
-        "dictionary": Command("etads_preprocess.dictionary_command", "build a dictionary alone"),
+        "prepare": Command("etads_preprocess.prepare", "tokenise text, build the dictionary, binarise"),
+        "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
         "control": Command("etads_preprocess.control", "put control words before documents"),
         "labels": Command("fairseq_etads.commands.labels", "mark the words and sentences that summaries use"),
     },
@@ -35,8 +35,9 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "average": Command("fairseq_etads.commands.average", "average checkpoints"),
         "select": Command("fairseq_etads.commands.select", "score the words or sentences of documents with a selector"),
         "extract": Command(
-            "fairseq_etads.commands.extract", "write extracts: by a model, the lead or the best possible"
+            "fairseq_etads.commands.extract", "write extracts: by a model, the lead, or the best possible ones"
         ),
+        "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their likeliest sentences"),
         "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
         "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
         "shortlist": Command("fairseq_etads.commands.shortlist", "learn the words that can occur in a summary"),
@@ -57,29 +58,29 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print the completion of bash or zsh"),
     },
 }
-"""Group -> short name -> command. All but those of the last group are also installed as ``etads-NAME``."""
+"""Group -> short name -> command. All except the last group's are also installed as ``etads-NAME``."""
 
 LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Short name -> command, of all groups."""
+    """Map short names to commands, of all groups."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
 def main_of(name: str) -> Any:
-    """The ``main`` of a command."""
+    """Find the ``main`` of a command."""
     return importlib.import_module(by_name()[name].module).main
 
 
 def overview() -> str:
-    """All commands in groups, a line each."""
+    """Format all commands in groups, one line each."""
     width = max(map(len, by_name())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
     for group, commands in COMMANDS.items():
         lines += [f"{group}:", *(f"  {name:<{width}}{command.summary}" for name, command in commands.items()), ""]
     lines += [
-        "etads COMMAND --help explains a command. etads summarize … is etads-summarize …, and so on.",
+        "etads COMMAND --help explains a command. etads summarize … is the same as etads-summarize …, and so on.",
         'Try: echo "Vim is an almost compatible version of the UNIX editor Vi." | etads summarize debian',
     ]
     return "\n".join(lines)
@@ -98,7 +99,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name not in by_name():
         near = closest(name, by_name())
         advice = f"; did you mean {near}?" if near else ""
-        print(f"etads: no command {printable(name)}{advice} (etads lists all)", file=sys.stderr)
+        print(f"etads: no command {printable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR
     return main_of(name)(words[1:])
 

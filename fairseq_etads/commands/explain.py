@@ -1,6 +1,6 @@
-"""The command ``etads-explain``: why a model folder's model writes what it writes of a document, as a page.
+"""The command ``etads-explain``: explain on a page why a model wrote its summary of a document.
 
-It stands here because it reads documents as preparation does.
+It is in this package because it reads documents in the same way as preparation.
 """
 
 import argparse
@@ -16,11 +16,12 @@ from ..platform.outputs import check_outputs, writing
 from ..search import call_options
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, unit_of, what_is_a_document
 
 EXAMPLES = """\
 examples:
-  etads-explain model article.txt --output page.html               a document a line: the first of them
+  etads-explain model article.txt --output page.html               the file is the document
+  etads-explain model documents.txt --lines --document 3 -o page.html
   etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
   etads-explain model articles/ --document all -o pages/           a page each, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
@@ -29,19 +30,24 @@ examples:
 Open the page in a browser: it is one file and loads nothing from elsewhere. docs/explain.md says what is on it.
 """
 LARGEST = 1_000
-"""Most pages that --document all makes."""
+"""Largest number of pages that --document all makes."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-explain",
-        description="Show why a model writes a summary, as a page for a browser: where each word looked in the "
-        "document, what it copied, saliency, focus and coverage.",
+        description="Explain a model's summary on a page for a browser: attention of each word to the document, "
+        "copied words, saliency, focus and coverage.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
+    add(
+        "folder",
+        metavar="FOLDER",
+        type=find_folder,
+        help="the model folder, or debian, the model that comes with the package",
+    )
     add(
         "file",
         metavar="FILE",
@@ -49,21 +55,16 @@ def _parser() -> argparse.ArgumentParser:
         default=STANDARD_INPUT,
         help="the document or documents: a file or a folder, plain or compressed; - is standard input (default)",
     )
-    add("--output", "-o", metavar="PAGE", help="where the page goes; a folder with --document all")
-    add("--json", metavar="FILE", help="where the figures go as JSON; - is standard output")
+    add("--output", "-o", metavar="PAGE", help="file for the page; a folder with --document all")
+    add("--json", metavar="FILE", help="file for the figures as JSON; - is standard output")
     add(
         "--document",
         metavar="N",
         default=None,
-        help="which document, by its id or name, or counted from 1; all: a page each (default: the first)",
+        help="document to explain, by its id, name or number from 1; all: one page per document (default: the first)",
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
-    add(
-        "--input-format",
-        choices=FORMATS,
-        help="lines: every line is a document; file: the whole file; folder: every file in it; jsonl, csv: every "
-        "record (default: told by the name and the first line)",
-    )
+    add_input_format(parser)
     add(
         "--source-column",
         metavar="NAME",
@@ -71,17 +72,17 @@ def _parser() -> argparse.ArgumentParser:
         help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
     )
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
-    add("--quiet", action="store_true", help="say nothing but what went wrong")
+    add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError if the options do not go together."""
+    """Raise InputError if the options are incompatible."""
     if args.output is None and args.json is None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
-        raise InputError("--output - and --json -: standard output takes one of them")
+        raise InputError("--output - and --json -: only one of them can go to standard output")
     given = call_options.given_on(args)
     if args.summary is not None and given:
         raise InputError(f"{call_options.flag(next(iter(given)))} has no effect with --summary: leave out one of them")
@@ -90,11 +91,11 @@ def _check(args: argparse.Namespace) -> None:
             continue
         path = Path(value)
         if args.document == "all" and option == "--json":
-            raise InputError("--json takes one document: choose another than --document all")
+            raise InputError("--json takes one document: do not choose --document all")
         if args.document == "all" and path.exists() and not path.is_dir():
-            raise InputError(f"{option} {path}: --document all writes a folder, and this is a file")
+            raise InputError(f"{option} {path}: --document all writes a folder, but this is a file")
         if args.document != "all" and path.is_dir():
-            raise InputError(f"{option} {path}: is a folder; name a file, or choose --document all")
+            raise InputError(f"{option} {path}: it is a folder; name a file, or choose --document all")
         if not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: there is no folder {path.parent}")
     if args.document != "all":
@@ -102,7 +103,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.document == "all" and args.output == STANDARD_INPUT:
         raise InputError("--output -: --document all writes a folder; name one")
     if args.document == "all" and args.summary is not None:
-        raise InputError("--summary is of one document: choose another than --document all")
+        raise InputError("--summary is for one document: do not choose --document all")
 
 
 def _documents(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
@@ -111,10 +112,10 @@ def _documents(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
 
 
 def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, kind: str) -> NewDocument:
-    """The document that --document names.
+    """Find the document that --document names.
 
     Raises:
-        InputError: there is none such, or it cannot be read.
+        InputError: there is no such document, or it cannot be read.
     """
     by_number: Optional[NewDocument] = None
     found: Optional[NewDocument] = None
@@ -132,11 +133,14 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     if found is None and wanted is None:
         raise InputError("FILE: no document with words in it")
     if found is None:
-        raise InputError(f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1")
+        hint = "; --lines reads every line as one" if kind == "file" else ""
+        raise InputError(
+            f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1{hint}"
+        )
     if found.problem:
         raise InputError(found.problem)
     if wanted is None and next(documents, None) is not None:
-        hint = "; --input-format file takes the whole file for one" if kind == "lines" else ""
+        hint = "; --input-format file reads the whole file as one" if kind == "lines" else ""
         say(f"every {unit_of(kind)} is a document; this is the first ({found.name}); --document chooses another{hint}")
     return found
 
@@ -162,6 +166,10 @@ def main(args: argparse.Namespace) -> None:
         if not args.quiet:
             print(f"== {printable(text)}", file=sys.stderr)
 
+    if kind == "file":
+        taken = what_is_a_document(kind, [args.file], args.input_format)
+        if taken.startswith(args.file):  # it has several lines, which can also be documents
+            say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)
         return
@@ -176,13 +184,13 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _title(args: argparse.Namespace, document: NewDocument) -> str:
-    """What the page calls its document."""
+    """Title of the page for its document."""
     name = "standard input" if args.file == STANDARD_INPUT else os.path.basename(os.path.normpath(args.file))
     return name if document.name == args.file else f"{name}, document {document.name}"
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
-    """A page for each document in --output, and an index of them."""
+    """Write a page for each document to --output, with an index."""
     from ..summarizer.explanation_page import index
 
     folder = Path(args.output)
@@ -203,7 +211,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
     if next(documents, None) is not None:
         say(f"only the first {LARGEST:,} documents have a page")
     if not pages:
-        raise InputError(f"FILE {args.file}: no document in it that can be read")
+        raise InputError(f"FILE {args.file}: it has no readable document")
     _write(str(folder / "index.html"), index(pages))
     say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
     if failed:

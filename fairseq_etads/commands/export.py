@@ -1,6 +1,6 @@
-"""The command ``etads-export``: a trained model and all that summarising needs, as a folder that others can load.
+"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a folder for sharing.
 
-It stands here, beside ``etads-prepare``, because it reads what that one has written.
+It is in this package, like ``etads-prepare``, because it reads that command's output.
 """
 
 import argparse
@@ -8,19 +8,23 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..jobs.recipe_choice import decoding_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
+from ..text.picking import FILE as PICKING
+from ..text.picking import Picking
 
 EXAMPLES = """\
 examples:
   etads-export runs/quickstart model
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors --infer-dtype int8
+  etads-export runs/long model --extractor runs/long/extractor
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
 The folder is then all that is needed:
@@ -33,39 +37,46 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Make a model folder: weights (safetensors), settings (JSON), dictionaries, the subword model and "
-        "a model card. Loading it runs no code from the folder, so that it can be given to others.",
+        "a model card. Loading it runs no code from the folder, so it can be shared.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
-    add("folder", metavar="FOLDER", type=Path, help="the folder to make; must not exist, or be empty")
+    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
+    add("folder", metavar="FOLDER", type=Path, help="folder to make; it must not exist, or be empty")
     add(
         "--checkpoint",
         metavar="FILE",
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="the data it was trained with (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: RUN/prepared)")
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="how weights are stored; fp16 takes half the room (default: fp32)",
+        help="dtype of stored weights; fp16 takes half the space (default: fp32)",
     )
     add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
-    card = parser.add_argument_group("model card")
-    card.add_argument("--title", help="default: the name of FOLDER")
-    card.add_argument("--license", default="", help="such as mit or cc-by-4.0")
-    card.add_argument("--language", default="", help="of the texts, such as en")
-    card.add_argument(
-        "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
+    add(
+        "--extractor",
+        metavar="RUN",
+        type=Path,
+        help="the run of a sentence extractor whose picks the model was trained on (scripts/shorten.sh makes it, or "
+        "etads-shorten): the folder then reads long documents whole",
     )
+    card = parser.add_argument_group("model card")
+    card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
+    card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
+    card.add_argument("--language", default="", help="language of the texts, such as en")
+    card.add_argument(
+        "--scores", metavar="FILE", type=Path, help="report of etads-rouge --json (default: RUN/rouge.json)"
+    )
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
-        + ")",
+        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
+        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
         without=["shortlist"],
     )
     return parser
@@ -78,15 +89,37 @@ def _checkpoint(args: argparse.Namespace) -> Path:
         return Path(args.checkpoint)
     if not args.run.is_dir():
         raise InputError(f"RUN {args.run}: no such folder; name what scripts/train.sh or scripts/quickstart.sh made")
-    for name in ("best", "last"):
-        path = Path(args.run / "checkpoints" / f"checkpoint_{name}.pt")
-        if path.is_file():
-            return path
-    raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    found = _best_of(args.run)
+    if found is None:
+        raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    return found
+
+
+def _best_of(run: Path) -> Optional[Path]:
+    """The best checkpoint of a run, or its last one."""
+    paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
+    return next(filter(Path.is_file, paths), None)
+
+
+def _picking(run: Path) -> Picking:
+    """How the extractor's sentences are picked; raises InputError if it has not picked any."""
+    return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
+
+
+def _extractor(run: Path, make: Callable[..., Any]) -> Any:
+    """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
+
+    Raises:
+        InputError: the run has no checkpoint or no prepared data.
+    """
+    checkpoint, prepared = _best_of(run), run / "prepared"
+    if checkpoint is None:
+        raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
+    return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """A report.json; empty if there is none that can be read, for it only adorns the card."""
+    """Read a report.json; empty if there is no readable one, because only the model card uses it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -108,7 +141,17 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
+        picked_words=0 if args.extractor is None else _picking(args.extractor).words,
     )
+
+
+def _longest_target(report: Dict[str, Any]) -> Optional[int]:
+    """The tokens of the longest summary of the training data; None if the report does not say."""
+    try:
+        longest = report["lengths"]["train.target"]["max tokens"]
+    except (KeyError, TypeError):
+        return None
+    return longest if type(longest) is int and longest > 0 else None
 
 
 @command(_parser)
@@ -122,7 +165,7 @@ def main(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows the INFO of all modules
+    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
     from ..summarizer.folder.export import Exported, Source, export
     from ..vocabulary.dictionary import known_words
 
@@ -134,10 +177,18 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    source = Source(checkpoint, prepared / "bin", text_options, extra)
-    exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
-    size = sum(path.stat().st_size for path in args.folder.iterdir())
+    extractor = None if args.extractor is None else _extractor(args.extractor, Source)
+    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
+    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    longest = _longest_target(info.prepared_report)
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
+    size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
+    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    if by_texts:
+        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command ``etads-extract``: summaries that are sentences of their documents."""
+"""The command ``etads-extract``: summarise documents by their own sentences."""
 
 import argparse
 import sys
@@ -12,24 +12,23 @@ from .labels import binarised
 WAYS = ("lead", "oracle", "labels", "selector", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "tagger": "words", "phrases": "words"}
-"""Those that need probabilities -> of what."""
+"""Values of ``--by`` that need probabilities -> the unit of the probabilities."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-extract",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Extract sentences of prepared documents as summaries, one a line, which etads-rouge scores like "
-        "any other.",
+        description="Extract sentences of prepared documents as summaries, one per line, for etads-rouge.",
         epilog="""\
 ways:
   lead       the first sentences
-  oracle     the sentences that together recall the reference, chosen greedily: what extraction could reach at best
-  labels     the same as etads-labels --kind extract has written them down, or those of --kind match
-  selector   the sentences that etads-select finds likeliest (--arch sentence_extractor); with --threshold all that it
-             finds likelier than that, but at least --at-least and at most --sentences
-  tagger     the sentences whose words etads-select finds likeliest on average (--arch word_tagger)
-  phrases    all words that it finds likelier than --threshold
+  oracle     the sentences that together recall the reference, chosen greedily: an upper bound for extraction
+  labels     the sentences in the labels of etads-labels --kind extract or --kind match
+  selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
+             sentences above it, but at least --at-least and at most --sentences
+  tagger     the sentences with the most probable words on average, according to etads-select (--arch word_tagger)
+  phrases    all words with a probability above --threshold
 
 examples:
   etads-extract runs/mine/prepared lead.txt --by lead
@@ -38,27 +37,38 @@ examples:
   etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
       --sentences 30
 
-  Sentences are those of the documents' marks (etads-prepare --source-sentence-marks), in the documents' order.""",
+  Sentences are separated by the documents' marks (etads-prepare --source-sentence-marks), and keep their order.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
-    add("output", metavar="OUTPUT", type=Path, help="where the summaries go, with <q> between sentences")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="see below")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
-    add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for selector, tagger and phrases")
-    add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
+    add("--selection", metavar="DIR", type=Path, help="output folder of etads-select, for selector, tagger and phrases")
+    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
     add(
         "--sentences",
         metavar="N",
         type=int,
-        help="how many sentences (default: 3; oracle, labels and selector with --threshold: as many as it takes)",
+        help="number of sentences (default: 3; oracle, labels and selector with --threshold: no limit)",
     )
-    add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15) and of the selector (default: none)")
+    add(
+        "--words",
+        metavar="N",
+        type=int,
+        help="for selector and tagger, instead of --sentences: the likeliest sentences that have N words together",
+    )
+    add(
+        "--threshold",
+        metavar="P",
+        type=float,
+        help="threshold of phrases (default: 0.15) and of the selector (default: none)",
+    )
     add(
         "--at-least",
         metavar="N",
         type=int,
-        help="of the selector with --threshold: the N likeliest in any case (default: 1)",
+        help="for the selector with --threshold: always take the N likeliest (default: 1)",
     )
     add(
         "--truncate-source",
@@ -72,20 +82,26 @@ examples:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise InputError for options that have impossible values or no effect, or are missing."""
-    check_positive(sentences=args.sentences, at_least=args.at_least, truncate_source=args.truncate_source)
+    check_positive(
+        sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
+    )
     needs = args.by in BY_PROBABILITIES
     if needs and args.selection is None:
-        raise InputError(f"--by {args.by}: needs --selection, the folder with what etads-select wrote")
+        raise InputError(f"--by {args.by}: needs --selection, the output folder of etads-select")
     for option, has_effect in (
         ("selection", needs),
         ("labels", args.by == "labels"),
         ("threshold", args.by in ("phrases", "selector")),
         ("sentences", args.by not in ("oracle", "labels", "phrases")),
         ("at_least", args.by == "selector"),
+        ("words", args.by in ("selector", "tagger")),
     ):
         value = getattr(args, option)
         if value is not None and not has_effect:
             raise InputError(f"--{option.replace('_', '-')} {value}: has no effect with --by {args.by}")
+    for option in ("sentences", "threshold"):
+        if args.words is not None and getattr(args, option) is not None:
+            raise InputError(f"--words {args.words} and --{option} {getattr(args, option)}: choose one of them")
     if args.at_least is not None and args.threshold is None:
         raise InputError(f"--at-least {args.at_least}: has no effect without --threshold")
     if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:

@@ -1,4 +1,4 @@
-"""The command ``etads-human``: sheets for people to rate summaries on, and the results of their ratings."""
+"""The command ``etads-human``: make rating sheets for people, and evaluate their ratings."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Human evaluation: blind sheets to rate summaries on, and the means and agreement of the ratings.",
+        description="Human evaluation: make blind rating sheets, and compute means and agreement of the ratings.",
         epilog="""\
 example:
   etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
@@ -56,30 +56,36 @@ example:
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separates sentences inside a line, and becomes a space on the sheets; '' for none (default: %(default)s)",
+        help="separator of sentences inside a line, shown as a space on the sheets; '' for none (default: %(default)s)",
     )
     add("--quiet", action="store_true", help="do not warn about the texts")
-    add("--items", metavar="N", type=int, default=100, help="how many documents are judged (default: %(default)s)")
-    add("--annotators", metavar="N", type=int, default=3, help="how many sheets (default: %(default)s)")
-    add("--each", metavar="N", type=int, help="how many of the documents each annotator judges (default: all)")
-    add("--seed", metavar="N", type=int, default=SEED, help="of the drawn documents and letters (default: %(default)s)")
+    add("--items", metavar="N", type=int, default=100, help="number of documents to judge (default: %(default)s)")
+    add("--annotators", metavar="N", type=int, default=3, help="number of sheets (default: %(default)s)")
+    add("--each", metavar="N", type=int, help="number of documents per annotator (default: all)")
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=SEED,
+        help="random seed of the documents and letters (default: %(default)s)",
+    )
     add("--out", metavar="DIR", type=Path, required=True, help="folder to write the sheets to")
     add("--key", metavar="FILE", type=Path, required=True, help="file to write the key to, outside DIR")
     score = commands.add_parser("score", help="read filled-in sheets")
     add = score.add_argument
     add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
-    add("--key", metavar="FILE", required=True, help="the key that was made with the sheets")
-    add("--skip-malformed", action="store_true", help="report wrong lines and leave them out")
-    add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="resamples (default: %(default)s)")
-    add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
+    add("--key", metavar="FILE", required=True, help="key made with the sheets")
+    add("--skip-malformed", action="store_true", help="report wrong lines and skip them")
+    add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="number of resamples (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
     add("--json", metavar="FILE", help="also write everything to FILE")
     return parser
 
 
 def _running_text(line: str, sentence_mark: str) -> str:
-    """A line as people read it, without marks between sentences.
+    """Format a line for readers, without marks between sentences.
 
-    Sentences do not get lines of their own: where only some systems mark them, that would tell the systems apart.
+    Sentences are not put on separate lines: if only some systems mark them, that would tell the systems apart.
     """
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 
@@ -103,7 +109,7 @@ def _make(args: argparse.Namespace) -> None:
     args.key.parent.mkdir(parents=True, exist_ok=True)
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
-        # with a byte order mark, without which spreadsheets do not recognise UTF-8
+        # with a byte order mark, because spreadsheets do not recognise UTF-8 without it
         table = csv_sheet(annotator, sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(annotator, sheet, sources, outputs)
@@ -129,7 +135,7 @@ def _score(args: argparse.Namespace) -> None:
         problems += messages
     warn("etads-human", problems)
     if problems and not args.skip_malformed:
-        raise ValueError(f"{len(problems)} wrong lines; mend them, or leave them out with --skip-malformed")
+        raise ValueError(f"{len(problems)} wrong lines; correct them, or skip them with --skip-malformed")
     if not ratings:
         raise ValueError("the sheets hold no rating")
     expected = len(CRITERIA) * sum(len(letters) for sheet in key["sheets"].values() for letters in sheet.values())

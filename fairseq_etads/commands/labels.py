@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: which words or sentences of each document its reference summary uses."""
+"""The command ``etads-labels``: label the words or sentences of each document that its reference summary uses."""
 
 import argparse
 import os
@@ -10,7 +10,13 @@ from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
-KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
+KINDS = {
+    "words": "words",
+    "match": "sentences",
+    "extract": "sentences",
+    "f1": "sentences",
+    "distribution": "sentences",
+}
 """Values of ``--kind`` -> what they are about."""
 
 
@@ -18,18 +24,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Make labels for content selection from prepared documents and their summaries: beside the data, "
-        "labels.words.SPLIT or labels.sentences.SPLIT, with a line for each document. Or, with --pairs, write what "
-        "matches as pairs of sentences.",
+        description="Make labels for content selection from prepared documents and their summaries: files "
+        "labels.words.SPLIT or labels.sentences.SPLIT with one line per document. Or, with --pairs, write "
+        "matching sentences as pairs.",
         epilog="""\
 kinds:
-  words          1 for each word that the summary copies, in its longest runs and where they occur first; 0 for others
-  match          for each sentence of the summary the sentence of the document that recalls most of it
+  words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for others
+  match          for each sentence of the summary, the sentence of the document that recalls most of it
   extract        the sentences that together recall the summary, chosen greedily
+  f1             the sentences that together are most like the summary, chosen greedily by the F1 of words and bigrams:
+                 fewer than with extract, and found in a small part of the time
   distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
 
 examples:
-  etads-labels runs/mine/prepared --kind words          # train, valid and test, as far as they are there
+  etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
   etads-labels runs/mine/prepared --kind extract --subset train valid --jobs 4
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
@@ -37,13 +45,13 @@ examples:
   --pairs writes, for each sentence of a summary, that of the document which --kind match finds (SPLIT.source) and the
   sentence itself (SPLIT.target): text of which etads-prepare makes data, to train a model that rewrites sentences.
   All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
-  three kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
+  four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
-    add("--kind", choices=tuple(KINDS), help="see below (default: words)")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("--kind", choices=tuple(KINDS), help="kind of labels, see below (default: words)")
     add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder, and no labels")
-    add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
+    add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     add(
         "--truncate-source",
         metavar="N",
@@ -52,16 +60,16 @@ examples:
         help="read the first N tokens of a document, at least "
         "as many as the models that use the labels (default: %(default)s)",
     )
-    add("--out", metavar="DIR", type=Path, help="where the files go (default: beside the data)")
-    add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
+    add("--out", metavar="DIR", type=Path, help="folder for the files (default: with the data)")
+    add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="number of processes (default: %(default)s)")
     return parser
 
 
 def binarised(data: Path) -> Path:
-    """The folder with binarised data that DATA names, itself or as what etads-prepare made; raises InputError."""
+    """Find the folder with binarised data from DATA, which is this folder or etads-prepare's; raises InputError."""
     folder = data / "bin" if (data / "bin").is_dir() else data
     if not folder.is_dir():
-        raise InputError(f"DATA {data}: there is no such folder; etads-prepare makes it")
+        raise InputError(f"DATA {data}: no such folder; etads-prepare makes it")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The command ``etads-likelihood``: how likely a trained model finds each reference summary."""
+"""The command ``etads-likelihood``: compute each reference summary's likelihood under a trained model."""
 
 import argparse
 import sys
@@ -13,8 +13,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-likelihood",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Score the reference summaries of a prepared data set by a trained model, for etads-compare "
-        "--likelihood: the log-likelihood of each.",
+        description="Score the reference summaries of a prepared data set by their log-likelihood under a trained "
+        "model, for etads-compare --likelihood.",
         epilog="""\
 examples:
   etads-likelihood runs/etads                    # the test split, by checkpoint_best.pt
@@ -24,8 +24,8 @@ examples:
   are the same. They are natural logarithms; a summary's end is one of its tokens.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
-    add("--subset", metavar="NAME", default="test", help="train, valid or test (default: %(default)s)")
+    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
+    add("--subset", metavar="NAME", default="test", help="data set: train, valid or test (default: %(default)s)")
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
@@ -36,9 +36,9 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="the prepared data (default: RUN/prepared, or those of the training)",
+        help="prepared data (default: RUN/prepared, or the training's)",
     )
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 

@@ -1,4 +1,4 @@
-"""The command ``etads-models``: list the named architectures, show the options of one, or write configurations."""
+"""The command ``etads-models``: list the named architectures, show one's options, or write configurations."""
 
 import argparse
 import logging
@@ -9,12 +9,20 @@ from pathlib import Path
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 
+EXAMPLES = """\
+examples:
+  etads-models                       all architectures
+  etads-models etads                 the options of one
+  etads-models --configs configs     a file for fairseq-hydra-train of each
+"""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
         description="List the named architectures with their numbers of parameters, or the options of one of them.",
-        epilog="examples:  etads-models            etads-models etads            etads-models --configs configs",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
     parser.add_argument(
@@ -23,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="entries of the summaries' dictionary, or of the one dictionary that some architectures need (default: as "
-        "many as documents know)",
+        help="entries of the summaries' dictionary, or known to summaries in a shared dictionary (default: the same "
+        "as for documents)",
     )
     parser.add_argument(
         "--configs",
@@ -39,12 +47,15 @@ def _parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-models``."""
     if args.arch and args.configs:
-        raise InputError(f"--configs {args.configs}: goes without ARCH {args.arch}; it writes every architecture's")
+        raise InputError(
+            f"--configs {args.configs}: cannot be used with ARCH {args.arch}; it writes configurations "
+            "of all architectures"
+        )
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
-    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it writes a debugging line for every model
+    warnings.simplefilter("ignore")  # Hydra warns about fairseq's way of calling it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it logs a debugging line for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 
     if args.configs:
@@ -58,7 +69,7 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
         options_of(args.arch).print_help()
         return
-    rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary, args.target_vocabulary)]
+    rows = [("--arch", "parameters", "changed options"), *describe(args.vocabulary, args.target_vocabulary)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for arch, count, changes in rows:
         print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")

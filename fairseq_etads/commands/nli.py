@@ -16,8 +16,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-nli",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a model that says how likely a premise entails a hypothesis (decomposable attention, Parikh "
-        "et al. 2016), on SNLI and MultiNLI or on pairs made from the reference summaries of a corpus.",
+        description="Train a model of the probability that a premise entails a hypothesis (decomposable attention, "
+        "Parikh et al. 2016), on SNLI and MultiNLI or on pairs made from a corpus's reference summaries.",
         epilog="""\
 examples:
   etads-nli synthesise runs/mine/text runs/nli/pairs
@@ -32,14 +32,14 @@ examples:
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)
     _add_train(commands)
-    add = commands.add_parser("score", help="how well a model judges pairs").add_argument
-    add("model", metavar="MODEL", type=Path, help="what etads-nli train has made")
+    add = commands.add_parser("score", help="evaluate a model on pairs").add_argument
+    add("model", metavar="MODEL", type=Path, help="folder made by etads-nli train")
     add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
     add(
         "--out",
         metavar="FILE",
         type=Path,
-        help="also write how likely each premise entails its hypothesis, a line for each pair that has a label",
+        help="also write the probability of entailment, one line for each labelled pair",
     )
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
@@ -54,22 +54,22 @@ def _add_synthesise(commands: Any) -> None:
         metavar="N",
         type=int,
         default=100_000,
-        help="use at most N summaries of a split, evenly spread (default: %(default)s)",
+        help="use at most N summaries of a split, at even intervals (default: %(default)s)",
     )
-    add("--seed", metavar="N", type=int, default=1, help="of what is drawn (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
 
 def _add_train(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a model; the same command goes on after an interruption")
+    train = commands.add_parser("train", help="train a model; the same command continues after an interruption")
     add = train.add_argument
     add("out", metavar="MODEL", type=Path, help="folder for the model")
     add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="pairs to learn from")
-    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs by which the best epoch is chosen")
+    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
     add(
         "--vectors",
         metavar="FILE",
-        help="word vectors in word2vec's text format, such as GloVe's, which stay as they "
-        "are (default: vectors are learnt)",
+        help="word vectors in word2vec's text format, such as GloVe's, which are kept fixed (default: learn the "
+        "vectors)",
     )
     add(
         "--more-words",
@@ -77,7 +77,7 @@ def _add_train(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="with --vectors: texts whose words are known, too, such as the summaries to be judged",
+        help="with --vectors: texts with further words to know, such as the summaries to be judged",
     )
     add(
         "--size",
@@ -88,10 +88,10 @@ def _add_train(commands: Any) -> None:
     )
     add("--embed-dim", metavar="N", type=int, default=300, help="width of word vectors (default: %(default)s)")
     add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
-    add("--dropout", metavar="P", type=float, default=0.2, help="before each layer (default: %(default)s)")
+    add("--dropout", metavar="P", type=float, default=0.2, help="dropout before each layer (default: %(default)s)")
     add("--lr", metavar="R", type=float, default=0.001, help="learning rate of Adam (default: %(default)s)")
-    add("--batch-size", metavar="N", type=int, default=64, help="pairs in a batch (default: %(default)s)")
-    add("--epochs", metavar="N", type=int, default=50, help="most epochs (default: %(default)s)")
+    add("--batch-size", metavar="N", type=int, default=64, help="pairs per batch (default: %(default)s)")
+    add("--epochs", metavar="N", type=int, default=50, help="maximum number of epochs (default: %(default)s)")
     add(
         "--patience",
         metavar="N",
@@ -99,13 +99,19 @@ def _add_train(commands: Any) -> None:
         default=5,
         help="stop after N epochs without a better accuracy on --valid (default: %(default)s)",
     )
-    add("--seed", metavar="N", type=int, default=1, help="of weights, order and dropout (default: %(default)s)")
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=1,
+        help="random seed of weights, order and dropout (default: %(default)s)",
+    )
     add(
         "--words",
         choices=WORD_KINDS,
         default="ptb",
-        help="how raw text is cut into words: as etads-prepare --words "
-        "has cut the data whose summaries will be judged (default: %(default)s)",
+        help="kind of words in raw text: the same as etads-prepare --words for the summaries to be judged (default: "
+        "%(default)s)",
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
     add("--hide-digits", action="store_true", help="write # for each digit, as Gigaword's headlines have it")
@@ -128,7 +134,7 @@ def _train(args: argparse.Namespace) -> None:
     if not 0 < args.lr < math.inf:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
-        raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")
+        raise InputError("--more-words has no effect without --vectors: only vectors exist for words that no pair has")
     from ..jobs.nli_training import Settings, train
 
     only_warnings()

@@ -1,4 +1,4 @@
-"""The command ``etads-plot``: the curves of one or several trainings from their logs."""
+"""The command ``etads-plot``: draw curves of one or several trainings from their logs."""
 
 import argparse
 import sys
@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Draw the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm, and "
-        "whatever else was logged.",
+        description="Draw the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm, "
+        "and all other logged figures.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
@@ -29,29 +29,29 @@ examples:
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
   A RUN is a folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), perhaps compressed; - is standard input. A panel for each figure, with the
-  number of updates from left to right: a line for training, marked points for each validation set. Where training went
-  on from a checkpoint, the later figures count. Curves of more than {MOST_POINTS} points show means over neighbouring
-  points. Needs matplotlib (pip install matplotlib).""",
+  output; --log-format simple or json), plain or compressed; - is standard input. Each figure has a panel, with the
+  number of updates from left to right: a line for training, marked points for each validation set. If training
+  continued from a checkpoint, the later figures count. Curves of more than {MOST_POINTS} points show means over
+  neighbouring points. This needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument
     add("runs", metavar="RUN", nargs="+", help="folder of a training, or its log file")
     add(
         "--out",
         metavar="FILE",
-        help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} beside the first log)",
+        help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
     )
     add(
         "--figures",
         metavar="LIST",
-        help="draw these figures only, by their names in the log, separated by commas; "
-        "also such as wps or wall, which are left out otherwise (default: all that are about the model)",
+        help="draw only these figures, by their names in the log, separated by commas; they may include figures such "
+        "as wps or wall, which are omitted by default (default: all figures about the model)",
     )
     return parser
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """What to call each run in the legend: the last part of its path that tells it from the others."""
+    """Name each run for the legend by the last part of its path that distinguishes it from the others."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -61,7 +61,7 @@ def short_names(runs: Sequence[str]) -> List[str]:
 
 
 def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
-    """Name -> log of each run; a run without figures is left out with a warning if others have some.
+    """Read each run's log; a run without figures is left out with a warning if others have some.
 
     Raises:
         InputError: a log cannot be read, or none has figures.
@@ -83,28 +83,28 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
 
 
 def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
-    """The figures that --figures names; InputError if no log has one of them."""
+    """Figures that --figures names; InputError if no log has one of them."""
     if text is None:
         return None
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     known = list(dict.fromkeys(name for log in logs.values() for name in log.figures))
     for name in names:
         if name not in known:
-            raise InputError(f'--figures "{name}": not in the log; choose of {", ".join(known)}')
+            raise InputError(f'--figures "{name}": not in the log; choose from {", ".join(known)}')
     if not names:
-        raise InputError(f"--figures: choose of {', '.join(known)}")
+        raise InputError(f"--figures: choose from {', '.join(known)}")
     return names
 
 
 def _describe(name: str, log: TrainingLog) -> str:
-    """A training in a line: how far it is, how often it was validated, and its lowest validation loss."""
+    """Describe a training in a line: its progress, number of validations, and lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
         losses = log.figures.get("loss", {}).get(kind)
         if losses:
             best = min(losses, key=lambda update: losses[update])
-            about += f", the lowest loss {losses[best]:g} after update {best:,}"
+            about += f", lowest loss {losses[best]:g} after update {best:,}"
         said.append(about)
     if not log.validations:
         said.append("no validation in the log: curves of training only")

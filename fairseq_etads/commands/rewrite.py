@@ -1,4 +1,4 @@
-"""The command ``etads-rewrite``: summaries of sentences that an extractor takes and an abstractor rewrites."""
+"""The command ``etads-rewrite``: summarise by sentences that an extractor selects and an abstractor rewrites."""
 
 import argparse
 import math
@@ -16,26 +16,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-rewrite",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Summarise prepared documents: an extractor (--arch pointer_extractor) takes sentences one by one, "
-        "and an abstractor, such as --arch sentence_rewriter, rewrites each of them.",
+        description="Summarise prepared documents: an extractor (--arch pointer_extractor) selects sentences one by "
+        "one, and an abstractor, such as --arch sentence_rewriter, rewrites each of them.",
         epilog="""\
 examples:
   etads-rewrite runs/mine/prepared summaries.txt --extractor runs/rl --abstractor runs/abstractor --rerank
   etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
   etads-rouge summaries.txt runs/mine/text/test.target
 
-  --extractor and --abstractor are checkpoints of fairseq-train, or folders whose checkpoints/checkpoint_best.pt is
-  taken. Interrupted, the same command goes on where it was. docs/rewrite.md says how both are trained.""",
+  --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
+  an interruption, the same command continues where it stopped. docs/rewrite.md describes the training of both.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
-    add("output", metavar="OUTPUT", type=Path, help="where the summaries go, one a line, with <q> between sentences")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("output", metavar="OUTPUT", type=Path, help="file for the summaries, one per line, with <q> between sentences")
     add(
         "--extractor",
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="takes sentences until it stops; if it takes none, the first five are rewritten",
+        help="selects sentences until it stops; if it selects none, the first five are rewritten",
     )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
@@ -44,50 +44,54 @@ examples:
         metavar="N",
         type=int,
         default=5,
-        help="hypotheses of each sentence; 1: greedy (default: %(default)s)",
+        help="beam size for each sentence; 1: greedy (default: %(default)s)",
     )
     add(
         "--diversity",
         metavar="X",
         type=float,
         default=1.0,
-        help="in the beam, the i-th best continuation of a "
-        "hypothesis, i from 0, loses X times i (default: %(default)s)",
+        help="penalty of a hypothesis's i-th best continuation in the beam: X times i, from 0 (default: %(default)s)",
     )
     add(
         "--rerank",
         action="store_true",
-        help="of the hypotheses of all sentences, take the combination that repeats "
-        "the fewest bigrams (default: the best of each sentence)",
+        help="choose the combination of all sentences' hypotheses that repeats the fewest bigrams (default: the best "
+        "hypothesis of each sentence)",
     )
     add(
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: length that scores are divided by. tokens count the end symbol; words do not, as in Chen "
-        "and Bansal's code (default: %(default)s)",
+        help="with --rerank: length for normalising scores. tokens includes the end symbol; words does not, as in "
+        "Chen and Bansal's code (default: %(default)s)",
     )
     add(
         "--max-len",
         metavar="N",
         type=int,
         default=30,
-        help="most tokens of a rewritten one (default: %(default)s)",
+        help="maximum number of tokens of a rewritten sentence (default: %(default)s)",
     )
-    add("--sentences", metavar="N", type=int, help="how many an extractor without --learn-to-stop takes (default: 5)")
+    add(
+        "--sentences",
+        metavar="N",
+        type=int,
+        help="number that an extractor without --learn-to-stop selects (default: 5)",
+    )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         help="read the first N tokens of a document (default: as in the extractor's training)",
     )
-    add("--batch-size", metavar="N", type=int, default=32, help="documents at a time (default: %(default)s)")
+    add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
 def checkpoint_of(path: Path, option: str) -> Path:
-    """The checkpoint that an option names, itself or by the folder of its training; raises InputError."""
+    """Find the checkpoint that an option names, directly or by the folder of its training; raises InputError."""
     checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
     if not checkpoint.is_file():
         raise InputError(f"{option} {path}: there is no checkpoint {checkpoint}")

@@ -1,4 +1,4 @@
-"""The command ``etads-rouge``."""
+"""The command ``etads-rouge``: score summaries by ROUGE and other metrics."""
 
 import argparse
 import json
@@ -59,10 +59,10 @@ examples:
     add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
     add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
     add("--duc75", action="store_true", help="as in DUC-2004: --bytes 75 --multi average, and the interval of recall")
-    add_scoring_options(parser, RESAMPLES)
+    add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
     add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
-    add("--format", choices=["table", "json"], default="table", help="form of what is printed (default: %(default)s)")
+    add("--format", choices=["table", "json"], default="table", help="format of the output (default: %(default)s)")
     return parser
 
 
@@ -78,8 +78,8 @@ def main(args: argparse.Namespace) -> None:
     outputs, inputs = {"--per-example": args.per_example, "--json": args.json}, {"REF": args.references}
     check_outputs(outputs, {"HYP": args.hypothesis, **inputs})
     settings = settings_of(args)
-    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
-    check_at_least(0, seed=args.seed)
+    check_at_least(1, jobs=args.jobs)
+    check_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
     other_scores.check_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names)

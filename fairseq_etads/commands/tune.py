@@ -1,6 +1,6 @@
-"""The command ``etads-tune``: options of decoding of a model folder, chosen on documents with references.
+"""The command ``etads-tune``: choose decoding options of a model folder on documents with references.
 
-It stands here because it reads documents as preparation does.
+It is in this package because it reads documents in the same way as preparation.
 """
 
 import argparse
@@ -33,45 +33,50 @@ TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
 PLOT = "tuning.png"
 EXAMPLES = """\
 examples:
-  etads-tune model valid.source valid.target                   20 trials; the table, and what to make of it
+  etads-tune model valid.source valid.target                   20 trials; the table, and conclusions
   etads-tune model valid.jsonl --trials 50 --metric rougeL --write
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
   etads-tune model valid.source valid.target --mert --write    the weights of --extractive-weights, by MERT
 
-Options that can be searched are those of decoding (etads-summarize --help), but for --infer-dtype and
---ngram-ignore-tokens. Without --search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len;
-the values of lengths come from the references. --range says which values an option may have, and searches it, too.
-Trial 0 is the folder's present defaults, so the best is never worse on these documents.
+All decoding options (etads-summarize --help) can be searched except --infer-dtype and --ngram-ignore-tokens. Without
+--search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len; the values of lengths come from
+the references. --range sets an option's values, and adds it to the search. Trial 0 has the folder's current defaults,
+so the best is never worse on these documents.
 
-Run it again with the same --out after an interruption, or with more --trials: it goes on where it was.
-docs/tuning.md says more.
+After an interruption, or for more --trials, run the same command with the same --out: it continues where it stopped.
+See docs/tuning.md.
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-tune",
-        description="Find good options of decoding for a model folder on documents with references.",
+        description="Find good decoding options for a model folder on documents with references.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="the model folder")
-    add("source", metavar="DOCUMENTS", type=Path, help="a document a line; or JSON lines or CSV, also with references")
-    add("target", metavar="REFERENCES", type=Path, nargs="?", help="the reference of each document, in the same order")
+    add(
+        "source",
+        metavar="DOCUMENTS",
+        type=Path,
+        help="documents, one per line; or JSON lines or CSV, also with references",
+    )
+    add("target", metavar="REFERENCES", type=Path, nargs="?", help="references of the documents, in the same order")
     add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
     add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
     add(
         "--trials",
         metavar="N",
         type=int,
-        help=f"settings to try in all (default: {TRIALS}; with --mert, rounds of decoding, {MERT_ROUNDS})",
+        help=f"total number of settings to try (default: {TRIALS}); with --mert, of decoding rounds ({MERT_ROUNDS})",
     )
     add(
         "--metric",
         choices=MERT_METRICS,
-        help=f"what is maximised: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with --mert "
-        f"also recall in the first 75 bytes (default: {MERT_METRICS[0]})",
+        help=f"metric to maximise: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with "
+        f"--mert also recall in the first 75 bytes (default: {MERT_METRICS[0]})",
     )
     add(
         "--documents",
@@ -79,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="of more documents, take N at random, the same in every trial (default: %(default)s)",
+        help="if there are more documents, use N at random, the same in every trial (default: %(default)s)",
     )
     add("--search", metavar="LIST", default="", help="options to search, separated by commas")
     add(
@@ -95,36 +100,42 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="tune the weights of --extractive-weights instead, by minimum-error-rate training on n-best lists",
     )
-    add("--nbest", metavar="N", type=int, help="with --mert, hypotheses of a document, and the beam (default: 100)")
+    add("--nbest", metavar="N", type=int, help="with --mert, hypotheses per document, and the beam size (default: 100)")
     add(
         "--starting-points",
         metavar="N",
         type=int,
-        help=f"with --mert, where its search begins, at random but for one (default: {STARTING_POINTS})",
+        help=f"with --mert, number of starting points of the search, all but one random (default: {STARTING_POINTS})",
     )
-    add("--out", metavar="DIR", type=Path, help="where trials, tables and the plot go (default: FOLDER-tuning)")
-    add("--seed", metavar="N", type=int, default=1, help="of the search and of the documents (default: %(default)s)")
+    add("--out", metavar="DIR", type=Path, help="folder for trials, tables and the plot (default: FOLDER-tuning)")
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=1,
+        help="random seed of the search and of the documents (default: %(default)s)",
+    )
     add("--write", action="store_true", help="make the best options the defaults of FOLDER")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add(
         "--encoder-memory",
         metavar="MIB",
         type=int,
         default=1024,
-        help="most memory for encoder states, which are then computed once (default: %(default)s)",
+        help="memory limit for encoder states, which are then computed once (default: %(default)s)",
     )
-    add("--quiet", action="store_true", help="say nothing but the results and what went wrong")
+    add("--quiet", action="store_true", help="print only results and errors")
     return parser
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """The texts of a file, which is lines or a table; those of several lines keep them."""
+    """Texts of a file, which has lines or a table; texts of several lines keep their line breaks."""
     if str(path) == STANDARD_INPUT:
-        raise InputError(f"{option} -: must be a file, which a second run can read again")
+        raise InputError(f"{option} -: must be a file, so that a second run can read it again")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    kind, column = guess_format([path]), ""
+    kind, column = guess_format([path], text="lines"), ""
     if kind != "lines":
         names = column_names(path, kind)
         column = asked or next((name for name in usual if name in names), "")
@@ -143,10 +154,10 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 
 
 def _pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
-    """The documents, and the references in one line each."""
+    """Documents, and references in one line each."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
-    if args.target is None and guess_format([args.source]) == "lines":
+    if args.target is None and guess_format([args.source], text="lines") == "lines":
         raise InputError(f"REFERENCES are missing: {args.source} has lines, not fields of documents and references")
     references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):
@@ -156,7 +167,7 @@ def _pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
 
 
 def _ranges(given: List[str]) -> Dict[str, str]:
-    """Option -> its values, as --range gives them."""
+    """Parse --range: option -> its values."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -169,7 +180,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
 
 
 def _listener(metric: str, quiet: bool) -> Any:
-    """Progress on a terminal, and a line for each trial."""
+    """Make a listener that shows progress on a terminal, and a line for each trial."""
     from tqdm import tqdm
 
     from ..jobs.tuning.tune import Listener
@@ -211,19 +222,19 @@ def _listener(metric: str, quiet: bool) -> Any:
 
 
 def _check_matplotlib() -> bool:
-    """Whether the plot can be drawn."""
+    """Tell whether the plot can be drawn."""
     from ..evaluation.plots import check_matplotlib
 
     try:
         check_matplotlib("the plot")
     except ValueError as error:
-        print(f"etads-tune: warning: {error}; going on without it", file=sys.stderr)
+        print(f"etads-tune: warning: {error}; continuing without it", file=sys.stderr)
         return False
     return True
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse impossible options, and give those that depend on --mert their defaults."""
+    """Refuse impossible options, and set the defaults that depend on --mert."""
     if args.encoder_memory < 0:
         raise InputError(f"--encoder-memory {args.encoder_memory}: choose 0 (encode again in each trial) or more")
     if args.seed < 0:
@@ -289,7 +300,7 @@ def _try_options(
     ranges: Dict[str, str],
     common: Dict[str, Any],
 ) -> None:
-    """Trials of options, their tables, and with --write the best in the folder."""
+    """Try options, write their tables, and with --write the best ones to the folder."""
     from ..jobs.tuning import report
     from ..jobs.tuning.proposals import check_optuna
     from ..jobs.tuning.tune import tune
@@ -332,7 +343,7 @@ def _tune_weights(
     out: Path,
     common: Dict[str, Any],
 ) -> None:
-    """Rounds of minimum-error-rate training, and with --write the best weights in the folder."""
+    """Run minimum-error-rate training, and with --write put the best weights into the folder."""
     from ..jobs.tuning.extractive_weights import NBEST, as_option, tune_weights
 
     summarizer = load()
@@ -362,7 +373,7 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """With --write, make options the folder's defaults; None: the folder's own are the best."""
+    """With --write, make options the folder's defaults; None: the folder's defaults are the best."""
     from ..summarizer.folder.defaults import set_decoding
 
     if not args.write:

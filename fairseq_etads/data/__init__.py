@@ -1,1 +1,1 @@
-"""What models are trained on: pairs of document and summary, and the factors of the documents' words."""
+"""Training data: pairs of document and summary, and the factors of the documents' words."""

@@ -1,4 +1,4 @@
-"""Data that are compared with their checksums when they are loaded, and watched while they are used."""
+"""Verify data by checksums when it is loaded, and watch it while it is used."""
 
 import os
 import re
@@ -9,16 +9,16 @@ from ..text.checksums import Checksums
 
 ADVICE = "Make the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
-"""Options of fairseq's --bpe classes that name a file of etads-prepare's."""
+"""Options of fairseq's --bpe classes that name a file made by etads-prepare."""
 
 
 class DataChecks:
-    """Refuses data that are not what DATA/SHA256SUMS says, if that file is there.
+    """Refuses data that does not match DATA/SHA256SUMS, if that file exists.
 
-    fairseq maps data into memory, so that a change of a file while it is used would change what is read.
+    fairseq maps data into memory, so changing a file in use would change what is read.
 
     Attributes:
-        checked: data directory -> what has been checked of it.
+        checked: data directory -> its checks so far.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Compare the dictionaries, those of factors too, and factors.json; raises InputError."""
+        """Compare the dictionaries, including the factors' ones, and factors.json; raises InputError."""
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
@@ -45,8 +45,21 @@ class DataChecks:
             checksums.verify_unchanged()
 
 
+def refuse_empty(directory: str, split: str, languages: str) -> None:
+    """Raise ValueError if a split, or a part of it, has no pairs, on which fairseq fails without a name.
+
+    Args:
+        languages: the suffixes of the files, such as "source-target".
+    """
+    files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
+    for file in os.scandir(directory) if os.path.isdir(directory) else ():
+        found = files.fullmatch(file.name)
+        if found and not file.stat().st_size:  # a document without words has its end
+            raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
+
+
 def check_subword_model(args: Any) -> None:
-    """Compare the file of a --bpe class with the SHA256SUMS beside it; raises InputError."""
+    """Compare the file of a --bpe class with SHA256SUMS in its folder; raises InputError."""
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)
         if path and os.path.isfile(path):

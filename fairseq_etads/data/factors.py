@@ -1,8 +1,8 @@
-"""Source factors: a value for each word of a document, such as its part of speech, stored beside the binarised words.
+"""Source factors: a value for each word of a document, such as its part of speech, stored with the binarised words.
 
-DATA/factors.json                        {"factors": ["pos", "ner", "tf", "idf"]}
-DATA/dict.factor-NAME.txt                fairseq's dictionary of the values
-DATA/SPLIT.factor-NAME.{bin,idx}         fairseq's indexed data: one value a word, and the end symbol
+DATA/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}
+DATA/dict.factor-NAME.txt            fairseq's dictionary of the values
+DATA/SPLIT.factor-NAME.{bin,idx}     fairseq's indexed data: one value per word, and the end symbol
 """
 
 import json
@@ -38,7 +38,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
         raise ValueError(f'{path}: expected {{"factors": [names]}} ({type(error).__name__}: {error})') from None
     # a name becomes part of file names
     if not isinstance(names, list) or any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
-        raise ValueError(f"{path}: the names of factors are letters, digits, - and _; it has {names!r}")
+        raise ValueError(f"{path}: the names of factors consist of letters, digits, - and _; found {names!r}")
     dictionaries = {}
     for name in names:
         file_name = os.path.join(directory, f"dict.factor-{name}.txt")
@@ -52,7 +52,7 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     """Load the values of one factor for a split.
 
     Args:
-        sizes: lengths of the documents with the end symbol; the values must be as many.
+        sizes: lengths of the documents with the end symbol; the numbers of values must be the same.
 
     Raises:
         FileNotFoundError: the split has no such file.
@@ -73,17 +73,17 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     if len(differ):
         first = int(differ[0])
         raise ValueError(
-            f"{path}: {len(differ):,} documents have another number of values than of words, the first is number "
+            f"{path}: {len(differ):,} documents have different numbers of values and words; the first is number "
             f"{first} (from 0; {values.sizes[first]} and {sizes[first]}); make the data again"
         )
     return values
 
 
 class FactoredPairs(LanguagePairDataset):
-    """fairseq's pairs of texts, with the factors of the documents.
+    """fairseq's pairs of texts, with the documents' factors.
 
     Attributes:
-        factors: a dataset of values for each factor, one for each token of a document; empty: there are none.
+        factors: for each factor a dataset with a value per token of a document; empty: there are none.
     """
 
     factors: Sequence[Any] = ()
@@ -95,7 +95,9 @@ class FactoredPairs(LanguagePairDataset):
         return example
 
     def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """As fairseq's; with factors net_input also has "factors" (B, S, F), int64, padded where the documents are."""
+        """Collate like fairseq; with factors, net_input also has "factors" (B, S, F), int64, padded like the
+        documents.
+        """
         batch: Dict[str, Any] = super().collater(samples, pad_to_length)
         if batch and self.factors:
             tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
@@ -108,10 +110,10 @@ class FactoredPairs(LanguagePairDataset):
 
 
 class SourceFactors:
-    """The source factors of a task's data, and the names of those that its models read.
+    """The source factors of a task's data, and the factors that its models read.
 
     Args:
-        cfg: the task's options, of which DATA is read when a dictionary is first asked for.
+        cfg: the task's options; DATA is read when a dictionary is first requested.
     """
 
     def __init__(self, cfg: Any):
@@ -121,7 +123,7 @@ class SourceFactors:
 
     @property
     def dictionaries(self) -> Dict[str, Dictionary]:
-        """The dictionary of each factor of the data, by its name."""
+        """Dictionary of each factor of the data, by name."""
         if self._dictionaries is None:
             directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
             self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
@@ -132,25 +134,25 @@ class SourceFactors:
         self._dictionaries = dictionaries
 
     def read(self, names: Tuple[str, ...]) -> None:
-        """Give batches the factors that a model reads, in its order."""
+        """Add a model's factors to batches, in its order."""
         if self.names and names and names != self.names:
             raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
         self.names = self.names or names
 
     def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
-        """Load the values of the factors that the models read; see :func:`load_factor`."""
+        """Load the values of the models' factors; see :func:`load_factor`."""
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
     def refuse_plain_words(self) -> None:
-        """Raise ValueError if a model reads factors, where only words were given."""
+        """Raise ValueError if a model reads factors but only words are given."""
         if self.names:
             raise ValueError(
-                f"the model reads source factors ({', '.join(self.names)}; --source-factors), and words alone were "
+                f"the model reads source factors ({', '.join(self.names)}; --source-factors), but only words were "
                 "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
             )
 
     def fingerprints(self) -> Dict[str, str]:
-        """Fingerprints of the factors' dictionaries, for the checkpoint."""
+        """Compute fingerprints of the factors' dictionaries, for the checkpoint."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Pairs of sentences for natural language inference: SNLI and MultiNLI as published, or text with tabs.
+"""Read pairs of sentences for natural language inference: SNLI and MultiNLI as published, or text with tabs.
 
 Without torch and fairseq.
 """
@@ -13,29 +13,29 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
-"""What a premise says of a hypothesis; a model's classes are in this order."""
+"""Relations of a premise to a hypothesis; a model's classes are in this order."""
 UNDECIDED = "-"
 """The label of SNLI and MultiNLI for a pair on which the annotators did not agree."""
 SKIPPED = "pairs without a label"
-"""Under what :func:`read_pairs` counts them."""
+"""Name of the count of unlabelled pairs in :func:`read_pairs`."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Share of words that may end in punctuation, as abbreviations do."""
+"""Share of words that may end in punctuation; abbreviations do."""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
 def hide_digits(text: str) -> str:
-    """The text with ``#`` for each digit, as the headlines of Gigaword have it."""
+    """Replace each digit of a text by ``#``, as in Gigaword's headlines."""
     return re.sub("[0-9]", "#", text)
 
 
 def punctuation_warning(words: Iterable[str], option: str) -> str:
-    """What to say of words if more than :data:`MOST_PUNCTUATED` of them end in punctuation, such as "airplane."; or "".
+    """Warn if more than :data:`MOST_PUNCTUATED` of the words end in punctuation, such as "airplane."; else return "".
 
     Args:
-        option: that says how text is cut into words.
+        option: the option that selects the tokeniser.
     """
     total, found = 0, Counter[str]()
     for word in words:
@@ -52,7 +52,7 @@ def punctuation_warning(words: Iterable[str], option: str) -> str:
 
 
 class NliPair(NamedTuple):
-    """A premise, a hypothesis, and which of :data:`LABELS` holds. The texts are those of the file, not tokenised."""
+    """A premise, a hypothesis, and one of :data:`LABELS`. The texts are as in the file, not tokenised."""
 
     premise: str
     hypothesis: str
@@ -60,15 +60,15 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """The labelled pairs of a file, in its order.
+    """Yield the labelled pairs of a file, in order.
 
     Args:
         path: SNLI's or MultiNLI's JSON lines if its name has ``.jsonl``; otherwise a line
             "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair. Plain or compressed.
-        counts: if given, pairs that are left out because their label is "-" are counted in it under :data:`SKIPPED`.
+        counts: if given, counts the pairs that are skipped because their label is "-", under :data:`SKIPPED`.
 
     Raises:
-        InputError: the file cannot be read, or a line is no such pair; names file and line.
+        InputError: the file cannot be read, or a line is not such a pair; the message names file and line.
     """
     path = Path(path)
     split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
@@ -76,7 +76,7 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
         try:
             premise, hypothesis, label = split(line)
             if label not in (*LABELS, UNDECIDED):
-                raise ValueError(f'the label is "{label}", and not one of {", ".join(LABELS)}')
+                raise ValueError(f'the label is "{label}", not one of {", ".join(LABELS)}')
         except ValueError as error:
             raise InputError(f"{name_of(path)}, line {number}: {error}") from None
         if label != UNDECIDED:
@@ -99,12 +99,14 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
     fields = tuple(line.split("\t"))
     if len(fields) != 3:
         raise ValueError(
-            f"{len(fields)} fields between tabs, and there should be three: premise, hypothesis and label (the name "
-            "of a file of JSON lines ends in .jsonl)"
+            f"{len(fields)} fields between tabs instead of three: premise, hypothesis and label (the name of a file "
+            "of JSON lines ends in .jsonl)"
         )
     return fields
 
 
 def tabbed_line(pair: NliPair) -> str:
-    """A pair as a line for :func:`read_pairs`, with its line end; white space inside a text becomes single spaces."""
+    """Format a pair as a line for :func:`read_pairs`, with its line end; white space inside a text becomes single
+    spaces.
+    """
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

@@ -1,7 +1,9 @@
-"""Pairs of document and summary: truncated here, and nowhere else."""
+"""Pairs of document and summary, truncated here and nowhere else."""
 
 import logging
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+import os
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -12,12 +14,25 @@ from .factors import FactoredPairs
 from .selection import TokenValues, add_token_values
 
 logger = logging.getLogger(__name__)
+_PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
+
+
+def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
+    """The suffixes of documents and summaries by the names of a data directory's files; None, None without such files.
+
+    fairseq's own function takes a factor's file (train.factor-tf.idx) for one of a pair if it comes upon it first.
+    """
+    for name in sorted(os.listdir(directory)):
+        match = _PAIR_FILE.fullmatch(name)
+        if match:
+            return match[1], match[2]
+    return None, None
 
 
 def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
-    """The first ``limit`` tokens of a text (int tensor (T,)), followed by the end symbol even if it had none.
+    """Keep the first ``limit`` tokens of a text (int tensor (T,)) and the end symbol, which is added if it is missing.
 
-    Without ``ends_if_cut``, a text with more tokens gets no end symbol.
+    Without ``ends_if_cut``, a longer text gets no end symbol.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -31,9 +46,9 @@ class TruncatedDataset(BaseWrapperDataset):
     Args:
         dataset: sequences of token ids (T,), with or without the end symbol.
         sizes: their lengths with the end symbol.
-        limit: how many tokens to keep, not counting the end symbol.
+        limit: number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether sequences that are cut have an end symbol, too.
+        ends_if_cut: whether truncated sequences get an end symbol, too.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -56,11 +71,11 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """The text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
+        """Text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log how much was cut off, if anything was; ``what`` names the texts."""
+        """Log the amount of truncated text, if any; ``what`` names the texts."""
         if self.texts_cut:
             share = self.tokens_cut / max(self.tokens, 1)
             logger.info(
@@ -70,25 +85,25 @@ class TruncatedDataset(BaseWrapperDataset):
 
 
 class SummarizationDataset(FactoredPairs):
-    """Truncated pairs of document and summary, for training, validation, generation and interactive use.
+    """Truncated pairs of document and summary for training, validation, generation and interactive use.
 
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
-        truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
-        ends_if_cut: whether summaries that are cut have an end symbol, too; otherwise their last target is a word.
-        name: what to call the texts in the log, "train" say.
-        factors: by name, a value for each token of the documents; truncated and padded like them.
-        sort_within: in training, shuffle for every epoch and sort so many documents at a time by length; 0: sort all
-            once, as fairseq does.
-        references: for the first so many pairs, batches also hold the untruncated summaries as "references", a list of
-            (T,); None stands for the other pairs.
+        truncate_source, truncate_target: number of tokens to keep, not counting the end symbol.
+        ends_if_cut: whether truncated summaries get an end symbol, too; otherwise their last target is a word.
+        name: name of the texts in the log, such as "train".
+        factors: name -> a value for each token of the documents; truncated and padded like them.
+        sort_within: in training, shuffle for every epoch and then sort groups of this size by length; 0: sort all once,
+            as fairseq does.
+        references: number of pairs, from the first, for which batches also hold the untruncated summaries as
+            "references", a list of (T,); None for other pairs.
         kwargs: passed to ``LanguagePairDataset``.
 
     Attributes:
-        token_values: numbers for the tokens of the documents, which batches then hold under these names.
+        token_values: name -> numbers for the documents' tokens, which batches hold under this name.
 
     Raises:
-        ValueError: there are not as many summaries as documents.
+        ValueError: the numbers of summaries and documents differ.
     """
 
     token_values: Mapping[str, TokenValues] = {}
@@ -137,7 +152,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Whether an epoch may use the batches of the epoch before."""
+        """Tell whether an epoch may use the previous epoch's batches."""
         return not self._sorts_in_parts
 
     @property
@@ -145,12 +160,12 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell which epoch comes next; fairseq calls it before it makes the epoch's batches."""
+        """Note the next epoch; fairseq calls this before it makes the epoch's batches."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
-        """The order in which documents are put into batches: by length, or shuffled and then sorted in parts."""
+        """Order of the documents for batching: by length, or shuffled and then sorted in groups."""
         if not self._sorts_in_parts:
             return super().ordered_indices()
         # fairseq seeds numpy with --seed, the same for all epochs, before it calls this
@@ -159,7 +174,7 @@ class SummarizationDataset(FactoredPairs):
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """As fairseq's, with "references" if any were asked for, and with ``token_values``."""
+        """Collate like fairseq, with "references" if requested, and with ``token_values``."""
         batch = super().collater(samples, pad_to_length)
         add_token_values(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
@@ -174,10 +189,10 @@ class SummarizationDataset(FactoredPairs):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> List[np.ndarray]:
-        """Batches of all documents, in the order of ``indices``.
+        """Batch all documents, in the order of ``indices``.
 
-        fairseq silently drops the last batch, the longest documents, when its size is not a multiple of
-        ``--required-batch-size-multiple`` (8 by default): in training, validation and generation.
+        In training, validation and generation, fairseq silently drops the last batch (the longest documents) if its
+        size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

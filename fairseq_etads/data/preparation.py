@@ -1,4 +1,4 @@
-"""The settings of etads-prepare, which prepare.json records, and the options that treat new text in the same way."""
+"""The settings of etads-prepare, stored in prepare.json, and the options that treat new text in the same way."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -7,25 +7,26 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..text.checksums import Checksums
+from ..text.picking import FACTOR as SALIENCE
 from ..text.words import SENTENCE_MARK, WORD_KINDS
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2")
-FACTORS = ("pos", "ner", "tf", "idf")
+FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of etads-prepare that decide the result; prepare.json has them under these names.
+    """Options of etads-prepare that determine the result; prepare.json has them under these names.
 
     Attributes:
-        tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default that goes with ``tokens``.
-        size: BPE merges, SentencePiece pieces or words kept; GPT-2's pieces are given.
+        tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default of ``tokens``.
+        size: number of BPE merges, SentencePiece pieces or words; GPT-2's pieces are fixed.
         source_marks, target_marks: keep sentence marks in documents, in summaries.
-        separate: a dictionary for documents and one for summaries, of ``source_size`` and ``target_size`` words; 0 is
-            ``size`` words, or all subwords. Otherwise there is one for both sides, of which the summaries know
-            ``target_size`` words; 0 is all that the documents know.
-        factors: some of FACTORS. tf_bins, idf_bins: how many bins those two have.
-        spacy_model: what makes the factors pos and ner; empty: they are read from files.
+        separate: make separate dictionaries for documents and summaries, of ``source_size`` and ``target_size`` words;
+            0 means ``size`` words, or all subwords. Otherwise both sides share a dictionary. Summaries know
+            ``target_size`` of its words; 0 means all that the documents know.
+        factors: some of FACTORS. tf_bins, idf_bins: numbers of bins of tf and idf.
+        spacy_model: model for the factors pos and ner; empty: they are read from files.
     """
 
     tokens: str = "bpe"
@@ -48,27 +49,27 @@ class Settings:
 
     @property
     def reads_raw_text(self) -> bool:
-        """Whether subwords are pieces of text that is not cut into words first."""
+        """True if subwords are made from text that is not split into words first."""
         return self.is_sentencepiece or self.tokens == "gpt2"
 
     @property
     def word_kind(self) -> str:
-        """One of WORD_KINDS: ``words``, or the default."""
+        """Kind of words, one of WORD_KINDS: ``words``, or the default."""
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
-        """Names of the files of the subword model, the one that encodes text first."""
+        """Names of the subword model's files, the one that encodes text first."""
         files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
     def needed_files(self) -> List[str]:
-        """Those of ``subword_files`` that encode text; SentencePiece's other file is for people."""
+        """The ``subword_files`` that encode text; SentencePiece's other file is for people."""
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
-        """Raise InputError, which names the option, for values that are impossible or do not fit together."""
+        """Raise InputError, which names the option, for values that are impossible or incompatible."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -77,10 +78,10 @@ class Settings:
             if value < 0:
                 raise InputError(f"{option}: choose 1 or more")
             if value and not self.separate and name == "source_size":
-                raise InputError(f"{option}: goes with --separate-dictionaries; one dictionary has --size words")
+                raise InputError(f"{option}: needs --separate-dictionaries; a shared dictionary has --size words")
         if self.tokens == "word" and not self.separate and self.target_size >= self.size:
             raise InputError(
-                f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the one "
+                f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the shared "
                 "dictionary, or leave it out"
             )
         if self.reads_raw_text != (self.word_kind == "raw"):
@@ -95,39 +96,39 @@ class Settings:
                 raise InputError(f"{option} {bins}: choose 2 or more")
         tagged = {"pos", "ner"}.intersection(self.factors)
         if self.spacy_model and not tagged:
-            raise InputError(f"--spacy-model {self.spacy_model}: goes with --factors pos or ner")
+            raise InputError(f"--spacy-model {self.spacy_model}: needs --factors pos or ner")
         if tagged and not self.spacy_model and self.word_kind == "moses":
             raise InputError(
-                "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
+                "--words moses: tags cannot be assigned to Moses's words, because its rules look across spaces; "
                 "choose ptb or spaces, or --spacy-model"
             )
 
     def _check_gpt2(self) -> None:
-        """Raise InputError for options that have no meaning for GPT-2's pieces."""
+        """Raise InputError for options that do not apply to GPT-2's pieces."""
         if self.size != Settings.size:
             raise InputError(
-                f"--size {self.size} has no effect with --tokens gpt2, whose pieces are given: leave it out"
+                f"--size {self.size} has no effect with --tokens gpt2, which has fixed pieces: leave it out"
             )
         if self.source_marks or self.target_marks:
             side = "source" if self.source_marks else "target"
             raise InputError(f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave them out")
         if self.factors:
-            raise InputError(
-                f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be followed back to their words"
-            )
+            raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
     def wanted_words(self) -> Dict[str, int]:
-        """How many words each side ("source", "target") is to know at least; sides without a wish are left out."""
+        """Minimum number of words that each side ("source", "target") is to know; sides without a minimum are
+        omitted.
+        """
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "Settings":
-        """The settings that :meth:`record` wrote.
+        """Restore the settings that :meth:`record` wrote.
 
         Raises:
-            ValueError: it is no such record; says which name or value is wrong.
+            ValueError: it is not such a record; the message names the wrong name or value.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not an object")
@@ -146,14 +147,14 @@ class Settings:
         return cls(**record)
 
     def record(self) -> Dict[str, Any]:
-        """What prepare.json says: the first three settings, and all others that are not at their defaults."""
+        """Settings for prepare.json: the first three, and all others that are not at their defaults."""
         defaults = asdict(Settings())
         always = ("tokens", "size", "lowercase")
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Options with which fairseq-interactive and fairseq-generate treat text as ``out`` was treated; without dashes.
+    """Options with which fairseq-interactive and fairseq-generate treat text like that in ``out``; without dashes.
 
     Args:
         record: settings as in prepare.json. out: the prepared directory, which holds the subword model.
@@ -177,12 +178,12 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
 
 def command_line(options: Dict[str, Any]) -> List[str]:
-    """Options as the words of a command line; the value True stands for a flag."""
+    """Format options as the words of a command line; the value True stands for a flag."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """The options with which fairseq treats new text like that of a prepared directory.
+    """Options with which fairseq treats new text like the text of a prepared directory.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -193,10 +194,10 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
 
 
 def settings_of(prepared: Path, option: str) -> Settings:
-    """The settings of a prepared directory, which ``option`` names.
+    """Settings of a prepared directory, which ``option`` names.
 
     Raises:
-        InputError: it is not complete, or prepare.json is damaged.
+        InputError: the directory is incomplete, or prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

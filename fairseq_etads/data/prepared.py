@@ -1,4 +1,4 @@
-"""Prepared documents and summaries as tokens, for commands that look at texts."""
+"""Prepared documents and summaries as tokens, for commands that analyse texts."""
 
 from pathlib import Path
 from typing import Any, List, Optional
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
-    """The tokens of a text (ids (T,)) without its end symbol."""
+    """Tokens of a text (ids (T,)) without its end symbol."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
 
@@ -20,7 +20,7 @@ class PreparedPairs:
         pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        unk: the unknown word, which may stand for any.
+        unk: the unknown word, which can stand for any word.
     """
 
     def __init__(self, pairs: Any):
@@ -32,7 +32,7 @@ class PreparedPairs:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Of the documents."""
+        """Dictionary of the documents."""
         dictionary: Dictionary = self._pairs.src_dict
         return dictionary
 
@@ -49,11 +49,11 @@ class PreparedPairs:
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def without_unknown(self, words: List[str]) -> List[str]:
-        """Words of a summary; an unknown one becomes the empty word, which is equal to none of a document's."""
+        """Words of a summary; an unknown one becomes the empty word, which does not match any of the document's."""
         return ["" if word == self.unk else word for word in words]
 
 
 def prepared_folder(data: str) -> Optional[Path]:
-    """The folder that etads-prepare made and in which the binarised data lie; None if they were made otherwise."""
+    """The folder made by etads-prepare that contains the binarised data; None if the data was made otherwise."""
     folder = Path(data).absolute().parent
     return folder if (folder / "prepare.json").is_file() else None

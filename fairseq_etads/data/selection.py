@@ -15,24 +15,24 @@ from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0
-"""The value of a token that has none: the end symbol, sentence marks, and padding."""
+"""Value of a token that has none: the end symbol, sentence marks, and padding."""
 CHECKED = 200
-"""How many documents, evenly spread, are compared with a file when it is opened; the others when they are read."""
+"""Number of documents, evenly spaced, that are compared with a file when it is opened; others are checked when read."""
 
 
 class TokenValues:
-    """For each document of a split a number for each of its tokens, as far as they are read.
+    """A number for each token, up to the limit, of each document of a split.
 
-    A label or a probability of a sentence is that of all its words.
+    All words of a sentence have its label or probability.
 
     Args:
-        path: of the file. unit: what it is about, "words" or "sentences".
+        path: of the file. unit: "words" or "sentences".
         documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
-        dictionary: of the documents. limit: how many tokens are read, the end symbol not counted.
-        option: that named the file, for messages.
+        dictionary: of the documents. limit: number of tokens that are read, not counting the end symbol. option: the
+            option that named the file, for messages.
 
     Raises:
-        InputError: the file is damaged, of other documents, or of fewer of their tokens than are read.
+        InputError: the file is damaged, or made for other documents or for fewer tokens than are read.
     """
 
     def __init__(
@@ -48,31 +48,31 @@ class TokenValues:
         self.file, self.unit, self.option = SelectionFile(path, option), unit, option
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
         if len(self.file) != len(documents):
-            raise InputError(f"{option}: {path} is about {len(self.file):,} documents, and DATA has {len(documents):,}")
+            raise InputError(f"{option}: {path} is about {len(self.file):,} documents, but DATA has {len(documents):,}")
         self._check_kind()
         made = int(self.file.header.get("truncate_source", limit))
         longest = max(map(int, sizes), default=1) - 1
         if made < min(limit, longest):
             raise InputError(
-                f"{option}: {path} was made of the first {made} tokens of each document, and --truncate-source is "
+                f"{option}: {path} was made from the first {made} tokens of each document, but --truncate-source is "
                 f"{limit}: make it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
             self.file.row_of(number, tokens_of(documents[number], dictionary))
 
     def _check_kind(self) -> None:
-        """Raise InputError if the file's labels are of another kind than is read here."""
+        """Raise InputError if the file has another kind of labels than required."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
-                f"{self.option}: {self.file.path} has distributions, which say of no sentence that it is chosen; make "
-                "it with etads-labels --kind extract or match"
+                f"{self.option}: {self.file.path} has distributions, which do not select sentences; make it with "
+                "etads-labels --kind extract or match"
             )
 
     def __len__(self) -> int:
         return len(self.file)
 
     def __getitem__(self, number: int) -> Tensor:
-        """Of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
+        """Values of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         tokens = tokens[: self._limit]
@@ -85,7 +85,7 @@ class TokenValues:
         return torch.tensor([*values[: len(tokens)], MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Of documents (B, S) with these numbers: (B, S), float32, MISSING at padding too."""
+        """Values of documents (B, S) with these indices: (B, S), float32, MISSING at padding too."""
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
             table[row, tokens[row] != pad] = self[number]
@@ -110,26 +110,26 @@ class TokenValues:
 
 
 class SentenceTargets(TokenValues):
-    """For each document of a split a distribution over its sentences for each sentence of its summary.
+    """For each document of a split, a distribution over its sentences for each sentence of its summary.
 
-    They are read from ``etads-labels --kind distribution``. Of a document that is cut, the sentences that are read
-    share the whole weight, so one file serves for every ``--truncate-source`` up to the one with which it was made.
-    Where they have no weight at all, the row is 0. See :class:`TokenValues` for arguments and errors.
+    They are read from ``etads-labels --kind distribution``. In a truncated document, the remaining sentences share the
+    whole weight. So a file can be used with every ``--truncate-source`` up to the one with which it was made. If the
+    remaining sentences have no weight, the row is 0. See :class:`TokenValues` for arguments and errors.
     """
 
     def _check_kind(self) -> None:
         kind = self.file.header.get("kind")
         if kind != "distribution":
             raise InputError(
-                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are no distributions; make it "
+                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are not distributions; make it "
                 "with etads-labels --kind distribution"
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
+        """Targets of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # as many as the model reads
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # the number that the model reads
         rows = torch.zeros(len(fields), count)
         try:
             for row, field in zip(rows, fields):
@@ -143,7 +143,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Of documents (B, S) with these numbers: (B, n, m), float32; rows and columns that one lacks are 0."""
+        """Targets of documents (B, S) with these indices: (B, n, m), float32; missing rows and columns are 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -153,9 +153,9 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """For each document of a split the sentences that match those of its summary, in the summary's order.
+    """For each document of a split, the sentences that match the summary's sentences, in the summary's order.
 
-    They are read from ``etads-labels --kind match``; those are left out of which nothing is read. See
+    They are read from ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
     :class:`TokenValues` for arguments and errors.
     """
 
@@ -168,7 +168,7 @@ class SentenceOrder(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Of one document (n,), int64: numbers of its sentences."""
+        """Sentences of one document (n,), int64: their numbers."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -179,7 +179,7 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Of documents (B, S) with these numbers: (B, n), int64, -1 behind the last sentence."""
+        """Sentences of documents (B, S) with these indices: (B, n), int64, -1 after the last one."""
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -188,7 +188,7 @@ class SentenceOrder(TokenValues):
 
 
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add to a batch, under the names of ``values``, those of its documents, see :meth:`TokenValues.collate`."""
+    """Add to a batch its documents' ``values``, under their names; see :meth:`TokenValues.collate`."""
     if not batch:
         return
     for name, dataset in values.items():
@@ -196,7 +196,7 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
 
 
 class DocumentLabels:
-    """The labels that a task's models are trained with, and the probabilities that they decode with.
+    """Labels for training a task's models, and probabilities for decoding with them.
 
     Args:
         cfg: the task's options.
@@ -204,7 +204,7 @@ class DocumentLabels:
     Attributes:
         unit: the units of the labels, "words" or "sentences"; None: the models need none.
         in_order: whether labels are sentences in the order of the summary, see :class:`SentenceOrder`.
-        reads_targets: whether --selection-loss learns from distributions over sentences, see :class:`SentenceTargets`.
+        reads_targets: whether --selection-loss uses distributions over sentences, see :class:`SentenceTargets`.
     """
 
     def __init__(self, cfg: Any):
@@ -214,26 +214,26 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Give batches the labels of a model; see the attributes."""
+        """Add a model's labels to batches; see the attributes."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any) -> None:
-        """Give batches the labels of sentences that a criterion learns from, by its options ``cfg``."""
+        """Add to batches the sentence labels that a criterion needs, by its options ``cfg``."""
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
-        if hasattr(cfg, "abstractor"):  # of --criterion extractor_rl, which learns from rewards
+        if hasattr(cfg, "abstractor"):  # with --criterion extractor_rl, which learns from rewards
             self.read(None)
         self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """The values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
+        """Load the values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
-            directory: of the data. pairs: a ``SummarizationDataset``. limit: tokens that are read of a document.
-            is_loading: whether a trained model is used, which can do without labels.
-            decodes: whether summaries of the split are searched for.
+            directory: of the data. pairs: a ``SummarizationDataset``. limit: number of tokens read per document.
+                is_loading: whether a trained model is used, which does not need labels. decodes: whether summaries of
+                the split are generated.
 
         Raises:
             InputError: see :class:`TokenValues`; or there is no file.
@@ -242,12 +242,13 @@ class DocumentLabels:
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
             path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
-            if path.is_file() or not is_loading:  # etads-select can do without, and the criterion says what is missing
+            # etads-select does not need them, and the criterion says what is missing
+            if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")
         if self.reads_targets:
             path = Path(self._cfg.labels or directory) / file_name("labels", "sentences", split)
-            if path.is_file() or not is_loading:  # fairseq-validate can do without
+            if path.is_file() or not is_loading:  # fairseq-validate does not need them
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
             folder = Path(utils.split_paths(self._cfg.selection)[0])

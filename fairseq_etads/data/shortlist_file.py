@@ -1,8 +1,8 @@
-"""Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`), which refuse other dictionaries.
+"""Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`); loading fails with other dictionaries.
 
-They are in the format safetensors: numbers and texts, and nothing that could run. "frequent" (F,) and "together"
-(V_s, k) are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1 fills rows
-with fewer than k. The texts beside them are the format, fingerprints of both dictionaries, and what it was made from.
+They are in the safetensors format: numbers and texts, and no executable code. "frequent" (F,) and "together" (V_s, k)
+are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1 fills rows with
+fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
 """
 
 import json
@@ -18,18 +18,18 @@ from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
-"""Changed when older versions would misread a file."""
+"""Format name, changed when older versions would misread a file."""
 ADVICE = "Make it again with etads-shortlist"
 
 
 def write_shortlist(
     path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
 ) -> None:
-    """Write a file, listed in the folder's SHA256SUMS if it has one.
+    """Write a file, and list it in the folder's SHA256SUMS if it has one.
 
     Args:
         frequent: (F,) and together: (V_s, k), int32, see the module. source, target: the dictionaries.
-        made_from: what the file says about its origin.
+        made_from: text about its origin.
     """
     from safetensors.numpy import save
 
@@ -49,19 +49,20 @@ def write_shortlist(
 
 
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """The table of a file.
+    """Read the table of a file.
 
     Args:
-        source, target: the dictionaries of documents and summaries. option: that named the file, for messages.
+        source, target: the dictionaries of documents and summaries. option: the option that named the file, for
+            messages.
 
     Raises:
-        InputError: there is no such file, it is damaged, or it is about other dictionaries.
+        InputError: there is no such file, it is damaged, or it was made for other dictionaries.
     """
     from safetensors import SafetensorError, safe_open
 
     where = f"{option} {path}"
     if not path.is_file():
-        raise InputError(f"{where}: there is no such file; etads-shortlist makes it")
+        raise InputError(f"{where}: no such file; etads-shortlist makes it")
     Checksums(path.parent, ADVICE).verify([path.name])
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -70,15 +71,15 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
             arrays = {name: file.get_tensor(name) for name in names & {"frequent", "together"}}
     except (SafetensorError, OSError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{where} is damaged, or no shortlist ({reason}). {ADVICE}") from None
+        raise InputError(f"{where} is damaged, or not a shortlist ({reason}). {ADVICE}") from None
     if about.get("format") != FORMAT:
-        raise InputError(f'{where} is no shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
+        raise InputError(f'{where} is not a shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
     for side, dictionary in (("source", source), ("target", target)):
         made, found = about.get(f"{side}_dictionary"), fingerprint(dictionary)
         if made != found:
             raise InputError(
                 f"{where} was made with another {side} dictionary (fingerprint {made}) than the model's ({found}): "
-                "make one of the data with which the model was trained"
+                "make one from the data with which the model was trained"
             )
     problem = _problem(arrays, known_words(source), known_words(target))
     if problem:
@@ -87,13 +88,13 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
 
 
 def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
-    """What is wrong with the arrays of a file; empty if nothing."""
+    """Describe an error in the arrays of a file; empty if there is none."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)
         if array is None or array.dtype != np.int32 or array.ndim != dimensions:
-            return f"it has no {name!r}, or not as 32-bit integers in {dimensions} dimension(s)"
+            return f"{name!r} is missing, or not 32-bit integers in {dimensions} dimension(s)"
         if array.size and not (least <= array.min() and array.max() < target_words):
-            return f"{name!r} has an id that is none of the {target_words:,} words of summaries"
+            return f"{name!r} has an id outside the {target_words:,} words of summaries"
     if len(arrays["together"]) != source_words:
         return f"'together' has {len(arrays['together']):,} rows for {source_words:,} words of documents"
     return ""

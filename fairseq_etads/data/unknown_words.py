@@ -1,4 +1,4 @@
-"""Which words of training data a model can neither generate nor copy: counted on a sample when training starts."""
+"""Count the words of training data that a model can neither generate nor copy, on a sample when training starts."""
 
 import json
 import logging
@@ -14,22 +14,23 @@ from ..vocabulary.dictionary import known_words
 logger = logging.getLogger(__name__)
 
 SAMPLE = 2000
-"""How many pairs of a split are looked at."""
+"""Number of pairs to sample from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Largest share of unknown words in training documents for a pointer. Subwords leave a few; a dictionary without copy
-tail leaves many more."""
+"""Largest share of unknown words in training documents for a pointer. Subwords leave a few; a dictionary without a copy
+tail leaves many more.
+"""
 
 FEWEST_WORDS = 0.9
-"""A dictionary with a smaller share than this of the words that etads-prepare was asked for deserves a warning."""
+"""Warn if a dictionary has a smaller share than this of the words that etads-prepare was asked for."""
 
 
 class SummaryWords(NamedTuple):
-    """Counts of the words of some summaries; end symbols are not counted.
+    """Counts of the words of sampled summaries; end symbols are not counted.
 
     Attributes:
-        pairs: how many summaries. words: how many words they have.
-        unknown: words that the model cannot generate. copyable: those of them that occur in their document.
+        pairs: number of summaries. words: number of their words.
+        unknown: words that the model cannot generate. copyable: unknown words that occur in their document.
         in_document: words, known or not, that occur in their document; "<unk>" never does.
     """
 
@@ -41,7 +42,7 @@ class SummaryWords(NamedTuple):
 
 
 def sample(count: int) -> Sequence[int]:
-    """At most SAMPLE numbers below ``count``, evenly spread."""
+    """At most SAMPLE numbers below ``count``, evenly spaced."""
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
 
@@ -67,11 +68,11 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
 
 def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check what has been loaded against the model; called by the task for every split.
+    """Check loaded data against the model; the task calls this for every split.
 
     Args:
         split: its name. pairs: a ``SummarizationDataset``. pointer: the model's, "none", "soft" or "switch".
-        task: has the dictionaries, and the splits that were loaded before.
+        task: with the dictionaries and the splits loaded so far.
 
     Raises:
         ValueError: see :func:`check_documents` and :func:`check_summaries`.
@@ -84,13 +85,13 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
 
 
 def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log how many words of the summaries are unknown, and refuse a pointer that would have nothing to copy.
+    """Log the share of unknown words in the summaries, and refuse a pointer with nothing to copy.
 
     Args:
         split, pairs, pointer: see :func:`check_data`. dictionary: of the summaries.
 
     Raises:
-        ValueError: no summary of the sample has a word that a pointer of this kind could copy.
+        ValueError: no sampled summary has a word that a pointer of this kind could copy.
     """
     if pairs.tgt is None:
         return
@@ -115,11 +116,12 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Warn if etads-prepare, which made this directory, found far fewer words than it was asked for."""
+    """Warn if etads-prepare, which made this directory, found far fewer words than requested."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        return  # made by other means, or before the report said so
+        # made by other means, or by a version with an older report
+        return
     for side, asked in report["asked"].items():
         known = report["known"][side]
         if known < FEWEST_WORDS * asked:
@@ -134,7 +136,7 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
 
     Args:
         documents: ids (S,) of each document of the split. dictionary: of the documents.
-        training: whether it is to be trained on.
+        training: whether the split is for training.
 
     Raises:
         ValueError: more than UNKNOWN_ALLOWED of the training words are unknown, and the dictionary has no copy tail.

@@ -1,8 +1,10 @@
-"""Files of weights in the format safetensors: names, shapes and numbers, and nothing that could run."""
+"""Files of weights in the safetensors format: names, shapes and numbers, and no executable code."""
 
+import contextlib
 import os
+import struct
 from pathlib import Path
-from typing import Dict
+from typing import Any, Dict, Iterator
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
-"""Formats of floating-point numbers in a file."""
+"""Floating-point dtypes allowed in a file."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
@@ -20,46 +22,86 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors would leave it to the owner alone
+    path.chmod(0o666 & ~umask)  # safetensors would store it for the owner only
 
 
-def read_weights(path: Path, shared: Dict[str, str], expected: Dict[str, Tensor], advice: str) -> Dict[str, Tensor]:
-    """The weights of a file, for a model.
+class WeightsFile:
+    """A file of weights of a model folder.
 
     Args:
         shared: name of a weight that is tied to another one -> name under which that is stored.
-        expected: the model's own weights, for names, shapes and types.
         advice: what the user can do about a damaged file, a sentence without its full stop.
 
+    Attributes:
+        shapes: name -> shape of each weight, tied ones too, from the head of the file.
+
     Raises:
-        InputError: the file is damaged, is not of this model, or has numbers that are not finite.
+        InputError: the file is damaged, or a weight cannot be tied.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
-    try:
-        stored = load_file(str(path))
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {advice}") from None
-    for name, target in shared.items():
-        if name in stored or target not in stored:
-            raise InputError(f'{path}: "{name}" cannot share the weight "{target}", as config.json says. {advice}')
-    weights = {**stored, **{name: stored[target] for name, target in shared.items()}}
-    for name in sorted(set(weights) ^ set(expected)):
-        what = "lacks the weight" if name in expected else "has an unknown weight"
-        raise InputError(f"{path} {what} {name[:100]!r}: it belongs to another model. {advice}")
-    for name, value in weights.items():
-        _check(path, name, value, expected[name], advice)
-    return weights
+    def __init__(self, path: Path, shared: Dict[str, str], advice: str):
+        from safetensors import safe_open
+
+        self.path, self._shared, self._advice = path, shared, advice
+        with self._damage_in_words(), safe_open(str(path), framework="pt") as file:
+            names = list(file.keys())
+            stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+        self.shapes = self._with_tied(stored)
+
+    def check(self, expected: Dict[str, Tensor]) -> None:
+        """Raise InputError if the weights have other names or shapes than those of a model."""
+        for name in sorted(set(self.shapes) ^ set(expected)):
+            what = "lacks the weight" if name in expected else "has an unknown weight"
+            raise InputError(f"{self.path} {what} {name[:100]!r}: it belongs to another model. {self._advice}")
+        for name, shape in self.shapes.items():
+            if shape != tuple(expected[name].shape):
+                raise InputError(
+                    f"{self.path}: {name} has the shape {shape}, and the model of config.json and the dictionaries "
+                    f"{tuple(expected[name].shape)}: they do not belong together. {self._advice}"
+                )
+
+    def read(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        """The weights for a model.
+
+        Args:
+            expected: the model's own weights, for names, shapes and types.
+
+        Raises:
+            InputError: the file is damaged, is not of this model, or has numbers that are not finite.
+        """
+        from safetensors.torch import load_file
+
+        self.check(expected)
+        with self._damage_in_words():
+            stored = load_file(str(self.path))
+        weights = self._with_tied(stored)
+        for name, value in weights.items():
+            _check_numbers(self.path, name, value, expected[name], self._advice)
+        return weights
+
+    def _with_tied(self, stored: Dict[str, Any]) -> Dict[str, Any]:
+        for name, target in self._shared.items():
+            if name in stored or target not in stored:
+                raise InputError(
+                    f'{self.path}: "{name}" cannot share the weight "{target}", as config.json says. {self._advice}'
+                )
+        return {**stored, **{name: stored[target] for name, target in self._shared.items()}}
+
+    @contextlib.contextmanager
+    def _damage_in_words(self) -> Iterator[None]:
+        from safetensors import SafetensorError
+
+        kinds = (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError, struct.error)
+        try:
+            yield
+        except kinds as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"{self.path} is damaged, or not in the format safetensors ({reason}). {self._advice}"
+            ) from None
 
 
-def _check(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
-    if value.shape != expected.shape:
-        raise InputError(
-            f"{path}: {name} has the shape {tuple(value.shape)}, and the model of config.json and the dictionaries "
-            f"{tuple(expected.shape)}: they do not belong together. {advice}"
-        )
+def _check_numbers(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
     fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype
     if not fits:
         raise InputError(f"{path}: {name} has numbers of the type {value.dtype}. {advice}")

@@ -1,1 +1,1 @@
-"""``etads-demo``: a page in the browser of this computer, on which a model folder summarises what is pasted."""
+"""``etads-demo``: a local web page on which a model folder summarises pasted text."""

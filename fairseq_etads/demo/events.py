@@ -1,11 +1,11 @@
-"""What the page is told while a document is summarised: dictionaries that JSON can hold, each with its "kind".
+"""Events for the page while a document is summarised: JSON dictionaries, each with its "kind".
 
 - ``waiting``: ``before`` other summaries come first.
 - ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
 - ``step``: the best summary so far: ``text``, ``score``, ``ended``, and where its last word was read, ``attention`` and
   ``copying``, as pairs [token of the document, weight]; None if there is no such thing.
 - ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
-  document's words were read (``words_read`` of ``words``), the ``explanation``
+  document's words the model read (``words_read`` of ``words``), the ``explanation``
   (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
 - ``problem``: why there is no summary, in ``words``.
 
@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..platform.console import sentence
 from ..platform.errors import InputError
-from ..summarizer import Explanation, PartialSummary
+from ..summarizer import Explanation, PartialSummary, Selection
 from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
@@ -33,12 +33,12 @@ def summary_events(
     tell: Callable[[Dict[str, Any]], None],
     keep: Callable[[Explanation], str],
 ) -> None:
-    """Summarise a text, and tell of it.
+    """Summarise a text, and report its progress as events.
 
     Args:
-        check: called at each step; raises StoppedError when nobody listens any more.
-        tell: called with each event.
-        keep: called with the explanation; returns the path of its page.
+        check: called at each step; raises StoppedError when no client listens any more.
+    tell: called with each event.
+    keep: called with the explanation; returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -61,7 +61,7 @@ def summary_events(
                 "text": summary.text,
                 "sentences": summary.sentences,
                 "score": summary.score if math.isfinite(summary.score) else None,
-                **words_read(text, summary.truncation.left_out, ends),
+                **words_read(text, summary.truncation.left_out, ends, summary.picked),
                 "explanation": explanation.to_dict(),
                 "page": keep(explanation),
             }
@@ -75,7 +75,7 @@ def summary_events(
 
 
 def step_event(partial: PartialSummary) -> Dict[str, Any]:
-    """The event of one step."""
+    """Make the event of one step."""
     return {
         "kind": "step",
         "text": partial.text,
@@ -87,16 +87,20 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
-    """Pairs of place and weight, of weights of at least :data:`LEAST`."""
+    """Pairs of place and weight, for weights of at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
-def words_read(text: str, left_out: int, ends: Sequence[int]) -> Dict[str, int]:
-    """How many words a document has, and how many of them the model read; words are what white space separates.
+def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
+    """Count a document's words, and the words that the model read; white space separates words.
 
     Args:
-        left_out: how many tokens were not read. ends: where the tokens that were read end in the text.
+        left_out: number of tokens that were not read. ends: ends in the text of the tokens that were read.
+        picked: the sentences that an extractor picked.
     """
     words = len(text.split())
-    read = words if not left_out else len(text[: max(ends, default=0)].split())
+    if picked is not None:
+        read = sum(len(each.text.split()) for each in picked.sentences)
+    else:
+        read = words if not left_out else len(text[: max(ends, default=0)].split())
     return {"words": words, "words_read": min(read, words)}

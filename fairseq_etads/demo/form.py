@@ -1,4 +1,4 @@
-"""The options of decoding as the fields of a form, from the same table as those of the command line."""
+"""The decoding options as fields of a form, from the same table as the command line's options."""
 
 from typing import Any, Dict, List
 
@@ -10,11 +10,11 @@ MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverag
 """Options that the page shows at once; the others are behind a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Largest values, unless the folder's own are larger: a slip of the finger must not take all the memory."""
+"""Largest values, unless the folder's own are larger, so that a typing error cannot use up all memory."""
 
 
 def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """The value of every option if a call says nothing; None: the model decides.
+    """The default of every option; None: the model decides.
 
     Args:
         decoding: a folder's own defaults, by the names of :data:`~fairseq_etads.search.call_options.OPTIONS`.
@@ -24,7 +24,7 @@ def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """What the page needs to know of each option, in the order in which it shows them."""
+    """Describe each option for the page, in display order."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
     if "shortlist" not in decoding:  # the folder has none
@@ -53,9 +53,9 @@ def _most(name: str, default: Any) -> float:
 
 
 def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
-    """Raise InputError if an option does not exist, or has an impossible value or one that is too large for the page.
+    """Raise InputError if an option does not exist, or its value is impossible or too large for the page.
 
-    What depends on the model is checked later, by the summarizer.
+    Checks that depend on the model follow later, in the summariser.
     """
     call_options.call_settings(decoding, options)
     values = defaults(decoding)
@@ -63,4 +63,4 @@ def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
         most = _most(name, values[name])
         if options[name] > most:
             given = f"{call_options.flag(name)} {options[name]}"
-            raise InputError(f"{given}: choose at most {most} on this page; etads-summarize takes more")
+            raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

@@ -1,8 +1,8 @@
-"""Only this computer's own pages may use the server: checks of each request, and headers of each answer.
+"""Restrict the server to this computer's own pages: checks of each request, and headers of each response.
 
-The server listens on the loopback interface, so other computers cannot reach it. Other web pages, in the browser of its
-user, can try. A page may send requests to any address (cross-site request forgery), and may let its own name point to
-127.0.0.1 (DNS rebinding); what it cannot do is to choose the headers Host and Origin that a browser sends.
+The server listens on the loopback interface, so other computers cannot reach it. Other web pages in the user's browser
+can try. A page can send requests to any address (cross-site request forgery), and can let its own name point to
+127.0.0.1 (DNS rebinding). But it cannot choose the headers Host and Origin that a browser sends.
 """
 
 import re
@@ -13,10 +13,10 @@ from starlette.responses import PlainTextResponse
 from ..platform.console import printable
 
 NAMES = ("127.0.0.1", "localhost")
-"""Of this computer, as the header Host may have them."""
+"""This computer's names in the header Host."""
 
 HEADERS = {
-    # nothing but this server's own files; no text can become a script or markup, not even by a mistake in the script
+    # nothing but this server's own files; no text can become a script or markup, even if the script has a mistake
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -30,17 +30,17 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware: refuses requests that did not come from a page of this server, and adds :data:`HEADERS`.
+    """ASGI middleware that refuses requests from other pages than this server's, and adds :data:`HEADERS`.
 
-    A header that an answer already has stays as it is.
+    A header that a response already has is kept.
     """
 
     def __init__(self, app: Any):
         self.app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request, or let the application do so."""
-        if scope["type"] != "http":  # the start and end of the server
+        """Answer a request, or pass it to the application."""
+        if scope["type"] != "http":  # startup and shutdown of the server
             await self.app(scope, receive, send)
             return
 
@@ -58,7 +58,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Why a request is refused, as HTTP status and words; None if it is not."""
+    """Reason to refuse a request, as HTTP status and text; None to accept it."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")
@@ -68,9 +68,9 @@ def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[i
     if method in ("GET", "HEAD"):
         return None
     if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
-        return 403, f"This server answers to its own page only, not to that of {_shown(origins)}."
+        return 403, f"This server answers to its own page only, not to {_shown(origins)}."
     if any(site != "same-origin" for site in sites):
-        return 403, "This server answers to its own page only, not to that of another site."
+        return 403, "This server answers to its own page only, not to another site."
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
         return 415, f"Send JSON (Content-Type: application/json), not {_shown(kinds)}."
     return None

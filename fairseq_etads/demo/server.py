@@ -1,4 +1,4 @@
-"""The page's server, a Starlette application: the page's files, what its form needs, and streams of summaries."""
+"""The page's server, a Starlette application: the page's files, its form, and streams of summaries."""
 
 import asyncio
 import contextlib
@@ -29,14 +29,14 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Path -> file of the folder ``page`` and its type. There are no others, so a path cannot lead elsewhere."""
+"""Path -> file of the folder ``page`` and its type. Only these paths exist, so none can lead elsewhere."""
 
 MAX_BYTES = 1_000_000
-"""Of a request."""
+"""Largest size of a request."""
 MAX_WAITING = 8
-"""Summaries that may wait for the one that is being written."""
+"""Largest number of summaries that wait for the running one."""
 MAX_EXPLANATIONS = 8
-"""Of the last summaries, kept in memory for their pages."""
+"""Number of recent explanations kept in memory for their pages."""
 SECONDS_TO_STOP = 5.0
 """Longest wait for a step of the search when the server ends."""
 
@@ -50,14 +50,14 @@ class BadRequestError(Exception):
 
 
 class EventStream(StreamingResponse):
-    """Events as lines of JSON, as long as the client reads them; when it has gone, the job is stopped."""
+    """Stream events as lines of JSON; when the client disconnects, the job is stopped."""
 
     def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
         super().__init__(_lines(events), media_type="application/x-ndjson")
         self.job = job
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send them."""
+        """Send the events."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -70,10 +70,10 @@ async def _lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
 
 
 class Demo:
-    """What the routes share.
+    """State and handlers shared by the routes.
 
     Args:
-        summarizer: of the model folder. title: what the page calls the model.
+        summarizer: of the model folder. title: name of the model on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -83,7 +83,7 @@ class Demo:
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
-        """The application. When it ends, so does the worker."""
+        """The application. Its worker ends with it."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -102,24 +102,24 @@ class Demo:
         return app
 
     async def file(self, request: Request) -> Response:
-        """One of :data:`FILES`."""
+        """Serve one of :data:`FILES`."""
         content, kind = self.files[request.url.path]
         return Response(content, media_type=kind)
 
     async def about(self, request: Request) -> Response:
-        """What the model is, and the fields of the form."""
+        """Describe the model, and list the fields of the form."""
         config = self.summarizer.config
         return JSONResponse(
             {
                 "title": self.title,
-                "about": described(config),
+                "about": described(config, self.summarizer.picks_sentences),
                 "max_bytes": MAX_BYTES,
                 "options": form.fields(config.decoding),
             }
         )
 
     async def explanation(self, request: Request) -> Response:
-        """The page of one of the last explanations. It has its own policy, and cannot speak to this server."""
+        """Serve the page of a recent explanation. It has its own policy, and cannot access this server."""
         explanation = self._explanations.get(request.path_params["name"])
         if explanation is None:
             return PlainTextResponse("This explanation is no longer kept: summarise the document again.", 404)
@@ -128,7 +128,7 @@ class Demo:
         return Response(page, media_type="text/html", headers=policy)
 
     def _keep(self, explanation: Explanation) -> str:
-        """Keep an explanation, in the place of the oldest one; returns the path of its page, which nobody can guess."""
+        """Store an explanation in place of the oldest one; returns the path of its page, which cannot be guessed."""
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))
         name = secrets.token_urlsafe(16)
@@ -136,11 +136,12 @@ class Demo:
         return f"/explanation/{name}"
 
     async def summarize(self, request: Request) -> Response:
-        """Summarise a document; the answer is a stream of events, see :mod:`fairseq_etads.demo.events`."""
+        """Summarise a document; the response is a stream of events, see :mod:`fairseq_etads.demo.events`."""
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # in a thread: the first call with an --infer-dtype packs weights. It raises what does not fit the model
+            # in a thread: the first call with an --infer-dtype packs weights. It raises for options that the model does
+            # not support
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -152,16 +153,16 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # no client reads it
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
-        """The job of summarising a document, and the queue into which its thread puts events; None ends them."""
+        """Make the job of summarising a document, and the queue for its thread's events; None ends them."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
         def tell(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the server has ended, and its loop is closed
+            with contextlib.suppress(RuntimeError):  # the server has ended and its loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def work(job: Job) -> None:
@@ -173,12 +174,14 @@ class Demo:
         return Job(work), events
 
 
-def described(config: Any) -> str:
-    """A model in a sentence, by the config.json of its folder."""
+def described(config: Any, extracts: bool) -> str:
+    """Describe a model in a sentence, from its folder's config.json; ``extracts``: it has an extractor."""
     pointer = config.model.get("pointer", "none")
-    copies = "" if pointer == "none" else "copies words of a document, and "
-    reads = config.task["truncate_source"]
-    return f"Architecture {config.architecture}: {copies}reads the first {reads:,} tokens."
+    copies = "" if pointer == "none" else "copies words from the document, and "
+    reads = f"the first {config.task['truncate_source']:,} tokens"
+    if extracts:
+        reads = "the likeliest sentences of a document, of any length"
+    return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
 async def _until_the_end(
@@ -193,7 +196,7 @@ async def _until_the_end(
 
 
 async def _body(request: Request) -> bytes:
-    """The body of a request.
+    """Read the body of a request.
 
     Raises:
         BadRequestError: it is too large.
@@ -203,7 +206,8 @@ async def _body(request: Request) -> bytes:
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        elif size > 10 * MAX_BYTES:  # a little more is read, for many clients hear no answer before they have sent all
+        # reads a little more, because many clients see no response until they have sent everything
+        elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:
         raise BadRequestError(413, f"That is too long: this page takes up to {MAX_BYTES:,} bytes.")
@@ -211,10 +215,10 @@ async def _body(request: Request) -> bytes:
 
 
 def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
-    """What a request asks for.
+    """Parse a request's document and options.
 
     Raises:
-        BadRequestError: it is something else.
+        BadRequestError: it is invalid.
     """
     try:
         asked = json.loads(body)

@@ -1,4 +1,4 @@
-"""A thread that does one piece of work after the other, with a queue that has an end. Without torch and fairseq."""
+"""A worker thread that runs jobs one by one, with a bounded queue. Without torch and fairseq."""
 
 import logging
 import threading
@@ -9,15 +9,15 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """So much is waiting that no more is taken."""
+    """The queue is full, so no job is accepted."""
 
 
 class StoppedError(Exception):
-    """Raised by :meth:`Job.check` in work that nobody waits for any more."""
+    """Raised by :meth:`Job.check` in work that is no longer needed."""
 
 
 class Job:
-    """A piece of work that can be stopped, by any thread.
+    """Work that any thread can stop.
 
     Args:
         work: called with the job, once, in the worker's thread; calls :meth:`check` often.
@@ -32,7 +32,7 @@ class Job:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Let the work end at its next check; work that has not begun never begins."""
+        """Stop the work at its next check; work that has not begun never begins."""
         self._stopped.set()
 
     def check(self) -> None:
@@ -42,10 +42,10 @@ class Job:
 
 
 class Worker:
-    """Does jobs one after the other, in the order in which they came.
+    """Runs jobs one by one, in order of arrival.
 
     Args:
-        most_waiting: how many may wait beside the one that is being done.
+        most_waiting: maximum number of waiting jobs, without the running one.
     """
 
     def __init__(self, most_waiting: int):
@@ -58,7 +58,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Job) -> int:
-        """Put a job at the end of the queue; returns how many are before it.
+        """Put a job at the end of the queue; returns the number of jobs before it.
 
         Raises:
             QueueFullError: too many are waiting, or the worker is closed.
@@ -73,7 +73,7 @@ class Worker:
             return before
 
     def close(self) -> None:
-        """Stop all jobs, and take no more."""
+        """Stop all jobs, and accept no more."""
         with self._changed:
             self._is_closed = True
             for job in (*self._waiting, *filter(None, [self._current])):
@@ -81,7 +81,7 @@ class Worker:
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the thread after :meth:`close`, but no longer than that."""
+        """Wait after :meth:`close` until the thread ends, for a limited time."""
         self._thread.join(seconds)
 
     def _work(self) -> None:
@@ -96,7 +96,7 @@ class Worker:
                     job.work(job)
             except StoppedError:
                 pass
-            except Exception:  # the next job can do nothing for it
+            except Exception:  # the next job is not affected
                 _logger.exception("a summary failed")
             finally:
                 with self._changed:

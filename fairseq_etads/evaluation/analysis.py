@@ -1,7 +1,7 @@
-"""Analyses of summaries: novel and repeated n-grams, lengths, where copied bigrams come from; and simple extracts.
+"""Analyses of summaries: novel and repeated n-grams, lengths, the source of copied bigrams, and simple extracts.
 
-N-grams run across the sentences of a text. A figure of a system is the mean over those summaries that have it: a
-summary of two words, for example, has no trigrams that could be novel.
+N-grams run across the sentences of a text. A system's figure is the mean over the summaries for which it is defined. A
+summary of two words, for example, has no trigrams.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
 }
 """Value of ``--words`` -> function from a text to its words.
 
-"words": lower-cased runs of letters, their marks, and digits of any script; "space": what stands between white space;
+"words": lower-cased runs of letters, their marks, and digits of any script; "space": the strings between white space;
 "characters": single characters, for Chinese.
 """
 
@@ -59,7 +59,7 @@ class Source:
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Share of a summary's sentences that do not stand in the document word for word; None if it has none.
+        """Share of a summary's sentences that do not appear word for word in the document; None if it has none.
 
         Args:
             sentences: the words of each sentence; empty ones are ignored.
@@ -68,9 +68,9 @@ class Source:
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """How many of a summary's bigrams come from each tenth of the document: (10,).
+        """Number of a summary's bigrams that come from each tenth of the document: (10,).
 
-        A bigram that the document has several times counts in equal parts for each of its positions.
+        A bigram that occurs several times in the document counts in equal parts for each occurrence.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -91,9 +91,9 @@ class Analysis:
     """The figures of one system.
 
     Args:
-        figures: name -> mean over the summaries that have this figure, shares in per cent; None if none has it.
+        figures: name -> mean over the summaries that have this figure, shares in per cent; None if there are none.
         counted: name -> how many summaries have this figure.
-        positions: what share of the copied bigrams, in per cent, comes from each tenth of the documents.
+        positions: share of the copied bigrams, in per cent, from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]
@@ -143,7 +143,7 @@ class Analyser:
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """The first ``count`` words of a document (by white space), still in sentences, the last of which may be cut."""
+    """Return the first ``count`` words of a document (by white space), by sentence; the last sentence may be cut."""
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -160,10 +160,10 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Choose the sentences of a document that summarise it best, greedily (Nallapati et al. 2017, section 3).
+    """Greedily choose the sentences of a document that summarise it best (Nallapati et al. 2017, section 3).
 
-    Sentences are added one at a time: the one that raises ROUGE-1 plus ROUGE-2 most (F1, with the reference for which
-    that is highest), the first of equals, until no sentence raises it or ``limit`` are chosen.
+    Each step adds the sentence that raises ROUGE-1 plus ROUGE-2 most (F1 with the best reference; the first of equals).
+    It stops when no sentence raises the score or ``limit`` sentences are chosen.
 
     Args:
         sentences: the words of each of the document's sentences.
@@ -197,8 +197,8 @@ def oracle_sentences(
     """The sentences of a document that :func:`greedy_oracle` chooses.
 
     Args:
-        sentences: of the document. references: the texts of its reference summaries.
-        tokenize: text -> the words that are compared, such as a ROUGE tokeniser's.
+        sentences: the document's. references: the texts of its reference summaries.
+        tokenize: text -> the words to compare, by a ROUGE tokeniser, say.
     """
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
@@ -210,8 +210,8 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
 
     Args:
         kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
-            sentences, chosen greedily by what they share with the summaries.
-        references: the document's summaries. settings: of ROUGE; the sentence mark and the tokeniser count.
+            sentences, chosen greedily by their overlap with the summaries.
+        references: the document's summaries. settings: of ROUGE; only the sentence mark and the tokeniser are used.
     """
     # documents are cut even with --no-sentence-split: an extract is made of sentences
     sentences = split_summary(document, settings.sentence_mark)

@@ -1,4 +1,4 @@
-"""Curves of trainings, drawn with matplotlib as small multiples: a panel per figure, a colour per training."""
+"""Training curves, drawn with matplotlib as small multiples: one panel per figure, one colour per training."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -7,16 +7,16 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Figures whose panels come first."""
+"""Figures with the first panels."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Figures about the machine and the batches; they have panels only if they are asked for."""
+"""Figures about the machine and the batches; they have panels only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
     "ppl": "perplexity",
     "lr": "learning rate",
     "gnorm": "gradient norm",
-    "clip": "updates whose gradient was clipped (%)",
+    "clip": "updates with a clipped gradient (%)",
     "p_gen": "probability of generating",
     "copied": "share of copied words",
     "coverage_loss": "coverage loss",
@@ -24,13 +24,13 @@ TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-"""What the panel of a figure is headed, if not by its name in the log."""
+"""Title of a figure's panel, if it differs from the figure's name in the log."""
 MOST_POINTS = 300
-"""A longer curve of training shows means over neighbouring points, so that it can be read in print."""
+"""Points above which a curve shows means over neighbours, so that it stays legible in print."""
 
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
-"""Smallest ratio of the greatest to the least value with which an axis is logarithmic."""
+"""Smallest ratio of the greatest to the least value that makes an axis logarithmic."""
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
@@ -38,14 +38,14 @@ _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
 def panels(logs: Sequence[TrainingLog]) -> List[str]:
-    """The figures that are drawn unless others are asked for, in the order of their panels."""
+    """List the figures that are drawn by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Updates and values of a curve; of more than ``most`` points, means over groups of neighbours."""
+    """Return a curve's updates and values; more than ``most`` points are averaged in groups of neighbours."""
     points = list(series.items())
     size = math.ceil(len(points) / most)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -90,7 +90,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
 
 def _make_logarithmic(axes: Any) -> None:
-    """A logarithmic axis with plain numbers; matplotlib's own labels are formulas."""
+    """Use a logarithmic axis with plain numbers; matplotlib's own labels are formulas."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -105,7 +105,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     Args:
         logs: name of a training -> its log.
         path: file to write; its suffix says the format.
-        figures: names of figures, a panel for each; None: those of :func:`panels`.
+        figures: names of figures, a panel for each; None: the ones that :func:`panels` lists.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {

@@ -1,8 +1,8 @@
-"""Human evaluation: blind sheets to rate summaries on, and means and agreement of the ratings.
+"""Human evaluation: blind rating sheets, and the means and agreement of the ratings.
 
-The criteria are those of the Aggregation Transformer paper, section 4.1. A sheet shows documents, and under each the
-summaries of all systems, labelled by letters. Which letter stands for which system is drawn anew for every document and
-annotator, and written to the key, a file that annotators do not get.
+The criteria come from the Aggregation Transformer paper, section 4.1. A sheet shows documents, each followed by the
+summaries of all systems, labelled by letters. The assignment of letters to systems is drawn separately for every
+document and annotator. It is written to the key, a file that annotators do not get.
 """
 
 import csv
@@ -57,16 +57,16 @@ def make_key(
         systems: names of the systems.
         items: how many of the documents are judged.
         annotators: how many sheets to make.
-        each: how many of the items each annotator judges. They are dealt out in turn, so that the numbers of annotators
-            of two items differ by one at most.
-        seed: of all that is drawn.
+        each: number of items per annotator. Items are dealt out in turn, so the numbers of annotators of two items
+            differ by at most one.
+        seed: of all random choices.
 
     Returns:
         The key, in types that JSON has; its "sheets" are annotator -> document's line number, from 1 -> letter ->
         system.
 
     Raises:
-        ValueError: a number is below 1 or too large, or there are no systems or more than letters.
+        ValueError: a number is below 1 or too large, or there are no systems, or more systems than letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -95,13 +95,13 @@ def make_key(
 
 
 def escape_formula(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula: an apostrophe is put before =, +, -, @ or a control character."""
+    """Protect a cell from being read as a formula: put an apostrophe before =, +, -, @ and control characters."""
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
 
 def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
-    """Item, letter and system of each summary of a sheet, in the order in which they are shown."""
+    """Yield item, letter and system of each summary of a sheet, in display order."""
     for item, order in sheet.items():
         for letter in sorted(order):
             yield item, letter, order[letter]
@@ -122,7 +122,7 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # only beside its first summary
+        document = documents[index] if item != last else ""  # only next to its first summary
         last = item
         texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -166,7 +166,7 @@ document.getElementById("save").addEventListener("click", function () {{
 def html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """One annotator's sheet as a page for browsers, which needs no network and saves the ratings as CSV.
+    """One annotator's sheet as a web page that works offline and saves the ratings as CSV.
 
     Args: as for :func:`csv_sheet`.
     """
@@ -224,7 +224,7 @@ def read_key(path: str) -> Dict[str, Any]:
 
 
 def _parse_rating(text: str) -> int:
-    """The rating in a cell; ValueError (OverflowError for infinity) if it is none."""
+    """Parse the rating in a cell. Invalid ones raise ValueError (infinity: OverflowError)."""
     value = float(text)
     low, high = SCALE
     if not (low <= value <= high and value == int(value)):
@@ -235,12 +235,12 @@ def _parse_rating(text: str) -> int:
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a filled-in sheet.
 
-    Cells may be separated by commas, semicolons or tabs, since spreadsheets differ. Of a line with a mistake no rating
-    counts; of a line with missing ratings the others count.
+    Cells may be separated by commas, semicolons or tabs, since spreadsheets differ. A line with a mistake is ignored as
+    a whole; in a line with missing ratings the others count.
 
     Args:
-        seen: annotator, item and letter of the lines read so far, of other sheets too -> where they were; the lines of
-            this sheet are added.
+        seen: annotator, item and letter of each line read so far, in any sheet -> its place; this sheet's lines are
+            added.
 
     Returns:
         The ratings, and a message for each wrong line.
@@ -284,10 +284,10 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """The rating of one line, in a list that is empty if no cell is filled in.
+    """The rating in one line, as a list, which is empty if no cell is filled in.
 
     Raises:
-        ValueError: the line has a mistake; says which.
+        ValueError: the line has a mistake; the message names it.
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     sheet = key["sheets"].get(annotator)
@@ -319,7 +319,7 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
         units: for each summary, annotator -> rating; summaries with one rating are left out.
         level: of measurement, "ordinal" or "interval".
     """
-    # here: nltk takes about a second to import, for which etads-human --help should not have to wait
+    # imported here because nltk takes about a second, and etads-human --help should not wait for it
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -338,7 +338,7 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """For each criterion the mean of each system and the agreement of annotators, in types that JSON has.
+    """Compute each system's mean and the annotators' agreement for each criterion, as JSON types.
 
     A summary's score is the mean of its annotators' ratings, a system's the mean of its summaries; the 95 % interval is
     by bootstrap over summaries. The mean of a system without ratings is None.

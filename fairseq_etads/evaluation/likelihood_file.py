@@ -15,20 +15,20 @@ _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
-    """Where the likelihoods of a run are; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Path of a run's likelihoods; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """How likely a model finds the references of a data set, in their order.
+    """The likelihood of each reference of a data set under a model, in order.
 
     Attributes:
-        checkpoint, data: SHA-256 of the checkpoint, and of all binarised files of the data set.
+        checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the data set.
         subset: such as "test".
         log_likelihood: natural logarithm of each summary's probability.
-        tokens: of each summary, its end included.
-        unknown: how many of them the model takes for the unknown word, whose probability is that of any unknown word.
+        tokens: number in each summary, with its end symbol.
+        unknown: how many of them are the unknown word for the model. Their probability is that any unknown word occurs.
     """
 
     checkpoint: str
@@ -43,7 +43,7 @@ class Likelihoods:
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
     def summary(self) -> str:
-        """The mean over the summaries, and over all tokens as a perplexity, in a line."""
+        """One line with the mean over the summaries, and the perplexity over all tokens."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
             f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} a token on average; perplexity "
@@ -51,7 +51,7 @@ class Likelihoods:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file, in one step."""
+        """Write the file atomically."""
         write_text(path, json.dumps({"format": _FORMAT, **asdict(self)}) + "\n")
 
 
@@ -59,7 +59,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
     """Read a file of :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: it is damaged, or something else.
+        InputError: it is damaged, or not such a file.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
@@ -69,26 +69,26 @@ def read_likelihoods(path: Path) -> Likelihoods:
         _check(found)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise InputError(f"{path} is damaged ({reason}): delete it, and it is made again") from None
+        raise InputError(f"{path} is damaged ({reason}): delete it, and it will be made again") from None
     return found
 
 
 def _check(found: Any) -> None:
-    """Raise ValueError if the lists are not such as :class:`Likelihoods` has."""
+    """Raise ValueError if the lists are not valid for :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):
         raise ValueError("lists of different lengths, or empty ones")
     if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
-        raise ValueError("figures that cannot be")
+        raise ValueError("impossible figures")
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
-    """Raise InputError if two models' likelihoods are not of the same words.
+    """Raise InputError if two models' likelihoods are not for the same words.
 
     Args:
         names: of the two models, for the error.
     """
-    what = "their likelihoods are not of the same words, so that their difference means nothing"
+    what = "their likelihoods are not for the same words, so their difference means nothing"
     if first.tokens != second.tokens:
         raise InputError(f"{names[0]} and {names[1]} cut the summaries into different tokens: {what}")
     if first.unknown != second.unknown:

@@ -1,8 +1,8 @@
-"""METEOR, BERTScore and two rewards of training as scores beside ROUGE; all need data that the user has put here.
+"""Further scores next to ROUGE: METEOR, BERTScore and two training rewards. All need data that the user provides.
 
-METEOR is that of Banerjee and Lavie (2005) as nltk computes it, which needs WordNet for synonyms; without them it would
-be another measure. BERTScore is that of Zhang et al. (2020), computed by the package bert-score with a model in a
-folder. The rewards are those of :mod:`.reward_scores`. Nothing is downloaded.
+METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms; without them it would be another
+measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a folder. The rewards come
+from :mod:`.reward_scores`. Nothing is downloaded.
 """
 
 import argparse
@@ -28,16 +28,16 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""What each score consists of."""
+"""Figures of each score."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
-    "--also meteor needs WordNet, from which it takes synonyms: install Debian's wordnet-base, put nltk's wordnet.zip "
-    "into ~/nltk_data/corpora, or name a folder with data.noun, index.noun and the like by --wordnet"
+    "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
+    "~/nltk_data/corpora, or name a folder with data.noun, index.noun and the like by --wordnet"
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --also and the options of the scores that it names."""
+    """Add --also and the options of the scores that it accepts."""
     add = parser.add_argument
     add(
         "--also",
@@ -55,21 +55,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--bertscore-model",
         metavar="DIR",
-        help="bertscore: folder of a model and its tokenizer, as save_pretrained writes them",
+        help="bertscore: folder of a model and its tokeniser, as save_pretrained writes them",
     )
     add(
         "--bertscore-layer",
         metavar="N",
         type=int,
-        help="bertscore: take the states of layer N (default: the one that "
-        "bert-score takes of the model that the folder is named after, else the last)",
+        help="bertscore: use the states of layer N (default: bert-score's choice for a model with the folder's name, "
+        "else the last)",
     )
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: training documents, one a line; the fewer have a word, the more it counts",
+        help="rougesal: training documents, one per line; the rarer a word is in them, the more it counts",
     )
-    add("--entail-model", metavar="DIR", help="entail: a folder that etads-nli train has made")
+    add("--entail-model", metavar="DIR", help="entail: a folder made by etads-nli train")
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -81,7 +81,7 @@ def check_options(args: argparse.Namespace) -> None:
     if "bertscore" in args.also and not args.bertscore_model:
         raise ValueError("--also bertscore: name the folder of a model by --bertscore-model; nothing is downloaded")
     if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
-        raise ValueError(f'--bertscore-model "{args.bertscore_model}": no folder of a model (config.json is not there)')
+        raise ValueError(f'--bertscore-model "{args.bertscore_model}": not a model folder (it has no config.json)')
     if "rougesal" in args.also and not args.saliency_documents:
         raise ValueError("--also rougesal: name a file of training documents by --saliency-documents")
     if "entail" in args.also and not args.entail_model:
@@ -91,7 +91,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
-    """Name -> scorer of each score that --also names; their data are found and loaded now.
+    """Map the name of each score in --also to its scorer; finds and loads the scorers' data.
 
     Raises:
         ValueError: the data or a package are not there.
@@ -112,7 +112,7 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """A scorer of summaries that are one text each, to which it does not matter where their sentences end."""
+    """Adapt a scorer of one text per summary, for which sentence ends do not matter."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
         # an empty reference stands for a missing one
@@ -121,10 +121,10 @@ def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
 
 
 def find_wordnet(folder: Optional[str]) -> Any:
-    """nltk's reader of WordNet; ValueError, which says what to put where, if there is none.
+    """Find nltk's reader of WordNet. Without one, a ValueError says what to install where.
 
     Args:
-        folder: with WordNet's files; None for nltk's corpus, or else Debian's.
+        folder: WordNet's files; None for nltk's corpus, or else Debian's.
     """
     import nltk.data
     from nltk.corpus import wordnet
@@ -141,12 +141,12 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk reads from the folders that it is told of only
+    nltk.data.path.append(str(path))  # nltk reads only from the folders that it knows
     return _wordnet_class()(str(path), None)
 
 
 def _wordnet_class() -> Any:
-    """nltk's reader of WordNet without what METEOR does not need: names of files of lexicographers, other languages."""
+    """nltk's reader of WordNet without parts that METEOR does not need: lexicographer files and other languages."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):
@@ -162,9 +162,9 @@ def _wordnet_class() -> Any:
 
 
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """METEOR of each pair: the best of its references; 0 for an empty hypothesis.
+    """METEOR of each pair, by its best reference; 0 for an empty hypothesis.
 
-    nltk looks up the stems of words that have not matched, so synonyms are missed whose stem is no word.
+    For words without a match, nltk looks up stems, so it misses the synonyms of a word if its stem is not a word.
 
     Args:
         wordnet: nltk's reader. hypotheses: n texts. references: n lists of texts.
@@ -182,7 +182,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """bert-score's scorer with the model in a folder; ValueError if bert-score is missing, or the model no such."""
+    """Load bert-score's scorer with the model in a folder. ValueError if bert-score is missing or the model is
+    invalid.
+    """
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
         from bert_score import BERTScorer
@@ -202,7 +204,7 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
 
 
 def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """BERTScore's F1, precision and recall of each pair, without idf and rescaling: of the best reference by F1.
+    """BERTScore's F1, precision and recall of each pair, by the best reference (F1); without idf and rescaling.
 
     Empty texts score 0; bert-score fails on them with transformers 5.
     """
@@ -228,11 +230,11 @@ def score_texts(
     references: Sequence[Sequence[str]],
     settings: Settings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
-    """All figures of the scores: their names, (n, figures), and the beginning of a signature for each score.
+    """Compute all figures of the scores. Returns their names, (n, figures), and the start of each score's signature.
 
     Args:
         names: as :func:`scorers` returns. hypotheses: n lines. references: sets of n lines each.
-        settings: those of ROUGE, of which sentence marks and the limit of bytes count here, too.
+        settings: of ROUGE; sentence marks and the byte limit apply here, too.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]
@@ -248,19 +250,23 @@ def score_texts(
 
 
 def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Means, 95 % intervals and signatures, in types that JSON has."""
-    low, high = bootstrap_intervals(figures, bootstrap, seed).tolist()
+    """Means, 95 % intervals (None without resamples) and signatures, in types that JSON has."""
+    intervals: List[Any] = [None for _ in heads]
+    if bootstrap:
+        intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
     means = figures.mean(axis=0).tolist()
     made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     return {
-        "scores": {head: {"mean": means[i], "interval": [low[i], high[i]]} for i, head in enumerate(heads)},
+        "scores": {head: {"mean": means[i], "interval": intervals[i]} for i, head in enumerate(heads)},
         "signatures": [f"{signature}|{made}" for signature in signatures],
     }
 
 
 def format_table(report: Dict[str, Any]) -> str:
-    """The report of :func:`describe` for the terminal; no newline at the end."""
-    rows = [f"{'score':<12} {'mean':>7}   95 % interval"]
+    """Format the report of :func:`describe` for the terminal; no newline at the end."""
+    has_intervals = all(score["interval"] for score in report["scores"].values())
+    rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():
-        rows.append(f"{head:<12} {score['mean']:7.2f}   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]")
+        shown = f"   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]" if has_intervals else ""
+        rows.append(f"{head:<12} {score['mean']:7.2f}{shown}")
     return "\n".join([*rows, *report["signatures"]])

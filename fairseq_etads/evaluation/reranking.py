@@ -1,16 +1,17 @@
-"""The best combination of one rewritten sentence each: the one that repeats least. Without torch and fairseq."""
+"""Choose one candidate of each rewritten sentence so that the summary repeats least. Without torch and fairseq."""
 
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_EXACT = 8
-"""So many sentences have more than two candidates each."""
+"""Largest number of sentences that have more than two candidates each."""
 MOST_SENTENCES = 14
-"""From here on sentences have one candidate, so that there are 16,384 combinations at most."""
+"""Number of sentences from which on each has one candidate; so there are at most 16,384 combinations."""
 
 
 LENGTHS = ("tokens", "words")
-"""Lengths that the score of a combination is divided by: tokens include the end symbol, which the score includes in any
-case; words do not, as in Chen and Bansal's code."""
+"""Lengths by which a combination's score can be divided. "tokens" includes the end symbol, as the score always does;
+"words" does not, as in Chen and Bansal's code.
+"""
 
 
 class Candidate(NamedTuple):
@@ -29,31 +30,31 @@ class Candidate(NamedTuple):
 
 
 def kept(sentences: int) -> List[int]:
-    """How many candidates each of so many sentences keeps, the best of its beam (Chen and Bansal's code).
+    """Number of candidates that each of ``sentences`` sentences keeps, the best of its beam (Chen and Bansal's code).
 
-    Five of up to five sentences, four of six, three of seven or eight, two beyond. From the fifteenth sentence on,
-    which their summaries do not have, it is one.
+    Up to five sentences keep five each, six keep four, seven or eight keep three, and more keep two. From the fifteenth
+    sentence on, which their summaries do not reach, it is one.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
 
 
 def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
-    """Which candidate of each sentence to take (Chen and Bansal 2018, section 2.3).
+    """Choose a candidate for each sentence (Chen and Bansal 2018, section 2.3).
 
-    Of all combinations of the candidates that :func:`kept` leaves, that with the fewest repeated bigrams in the whole
-    summary; of several the one with the largest score per token, Σ log_prob / Σ length; of these the first. A bigram
-    that occurs n times is repeated n - 1 times. Bigrams do not reach across sentences.
+    Considers all combinations of the candidates that :func:`kept` leaves, and takes the one with the fewest repeated
+    bigrams in the whole summary. Ties are broken by the largest score per token, Σ log_prob / Σ length, and then by
+    order. A bigram that occurs n times is repeated n - 1 times. Bigrams do not cross sentences.
 
     Args:
-        beams: of each sentence its candidates, best first; at least one.
+        beams: each sentence's candidates, best first; at least one.
         length_kind: one of :data:`LENGTHS`.
 
     Returns:
-        a place in each beam.
+        An index into each beam.
     """
     bits: Dict[Tuple[int, int], int] = {}  # a bigram -> the bit that stands for it
-    # of the combinations of the sentences so far: bigrams that occur, how many with their repetitions, scores, lengths
+    # for each combination of the sentences so far: its bigrams, their number with repetitions, scores, lengths
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []
@@ -73,6 +74,6 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
             for seen, bigrams, score, length, places in partial
             for place, (occurring, more, candidate) in enumerate(described)
         ]
-    # Σ (n - 1) over the bigrams that occur is how many there are, less how many different ones
+    # Σ (n - 1) over the distinct bigrams is the number of all bigrams less the number of distinct ones
     best = min(partial, key=lambda found: (found[1] - bin(found[0]).count("1"), -found[2] / max(found[3], 1)))
     return list(best[4])

@@ -1,26 +1,43 @@
-"""Confidence intervals of means, and tests of the difference of two means: bootstrap and randomisation.
+"""Confidence intervals of means, and tests of the difference of two means: bootstrap, randomisation and Student's t.
 
 All draw by a seed that is given, so that the same scores have the same intervals and p-values.
+
+Where documents come in families (near-copies, packages of one source), pass ``families`` (n,), a number per document:
+whole families are then drawn, because documents of one family are not independent.
 """
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
 
-def bootstrap_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+def family_numbers(names: Sequence[str]) -> np.ndarray:
+    """Number the families 0, 1, ... in the order of their names; one number (n,) per document."""
+    return np.unique(np.asarray(names), return_inverse=True)[1]
+
+
+def _draw_weights(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
+    """Weights (n,) of one bootstrap sample, summing to 1: of n documents, or of as many families as there are."""
+    if families is None:
+        return np.bincount(rng.integers(n, size=n), minlength=n) / n
+    count = int(families.max()) + 1
+    drawn = np.bincount(rng.integers(count, size=count), minlength=count)[families]
+    return drawn / drawn.sum()
+
+
+def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
     """Means of bootstrap samples: each draws n of the n rows of ``scores`` (n, ...), with replacement.
 
-    All columns share the draws. One sample is drawn at a time, to save memory.
+    All columns share the draws. One sample is drawn at a time, to save memory. With ``families`` (n,), whole families
+    are drawn.
 
     Returns (resamples, ...).
     """
     rng = np.random.default_rng(seed)
-    n = len(scores)
-    rows = scores.reshape(n, -1)
+    rows = scores.reshape(len(scores), -1)
     means = np.empty((resamples, rows.shape[1]))
     for draw in range(resamples):
-        means[draw] = np.bincount(rng.integers(n, size=n), minlength=n).astype(float) @ rows / n
+        means[draw] = _draw_weights(rng, len(rows), families) @ rows
     return means.reshape(resamples, *scores.shape[1:])
 
 
@@ -32,73 +49,144 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
-def compare_pairs(first: np.ndarray, second: np.ndarray, resamples: int, seed: int) -> Dict[str, Any]:
-    """Test the difference of two systems' mean scores on the same n documents.
+def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
+    """Two-sided p-values (...): how often resampled ``means`` (resamples, ...) are as far from ``difference`` as 0 is.
+
+    The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
+    """
+    # equal differences, summed in another order, may differ in their last digits
+    as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
+    return (1 + as_far.sum(axis=0)) / (1 + len(means))
+
+
+def compare_pairs(
+    first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
+) -> Dict[str, Any]:
+    """Test the difference of the mean scores of two sets of summaries of the same n documents.
+
+    The test says nothing about other trainings of the two systems: see :func:`compare_trainings`.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
+        families: a number (n,) per document; documents with the same number are drawn and exchanged together.
 
     Returns:
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) by paired bootstrap, and two
         two-sided p-values (...): "p_bootstrap", how often a bootstrap difference is as far from the observed one as
         that is from 0 (Efron and Tibshirani 1993, section 16.4), and "p_randomisation", how often random exchanges of
-        the two systems' scores give a difference as large (Noreen 1989; Riezler and Maxwell 2005). Both count the
-        observed difference, so that no p-value is 0: (1 + times) / (1 + resamples).
+        the two systems' scores give a difference as large (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
     n = len(pairs)
     difference = pairs.mean(axis=0)
-    means = bootstrap_means(pairs, resamples, seed)
-    # equal differences, summed in another order, may differ in their last digits
-    as_large = np.abs(difference) - 1e-9
-    shifted = np.abs(means - difference) >= as_large
+    means = bootstrap_means(pairs, resamples, seed, families)
+    groups = np.arange(n) if families is None else families
     rng = np.random.default_rng([seed, 1])
     rows = pairs.reshape(n, -1)
-    exchanged = np.zeros(rows.shape[1], dtype=int)
-    for _ in range(resamples):
-        signs = rng.integers(2, size=n) * 2.0 - 1
-        exchanged += np.abs(signs @ rows / n) >= as_large.reshape(-1)
+    exchanged = np.empty((resamples, rows.shape[1]))
+    for draw in range(resamples):
+        signs = rng.integers(2, size=int(groups.max()) + 1) * 2.0 - 1
+        exchanged[draw] = signs[groups] @ rows / n
     return {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
-        "p_bootstrap": (1 + shifted.sum(axis=0)) / (1 + resamples),
-        "p_randomisation": (1 + exchanged.reshape(difference.shape)) / (1 + resamples),
+        "p_bootstrap": _share_as_far(means, difference),
+        "p_randomisation": _share_as_far(exchanged.reshape(resamples, *difference.shape) + difference, difference),
     }
 
 
-def compare_trainings(first: np.ndarray, second: np.ndarray, resamples: int, seed: int) -> Dict[str, Any]:
-    """Test the difference of two systems of which each was trained several times, with other random numbers.
+def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Standard error (...) of the difference of the means over trainings, and its degrees of freedom (...).
 
-    A bootstrap over documents and trainings at once: each sample draws n documents, the same for both systems, and for
-    each system as many trainings as it has (Owen 2007, "The pigeonhole bootstrap"). k trainings drawn with replacement
-    have only (k - 1) / k of the variance, so their deviations from their mean are enlarged accordingly. In simulations
-    with 2, 3 and 5 trainings and no true difference, p < 0.05 came up in 1 to 5 % of the cases.
+    first, second: the mean score of each training (trainings, ...). Both systems' trainings are taken to vary equally
+    where their numbers are equal or one has a single training (Student); else Welch's formula.
+    """
+    numbers = len(first), len(second)
+    variances = [
+        means.var(axis=0, ddof=1) if len(means) > 1 else np.zeros(means.shape[1:]) for means in (first, second)
+    ]
+    if min(numbers) == 1 or numbers[0] == numbers[1]:
+        freedom = max(sum(numbers) - 2, 1)
+        pooled = ((numbers[0] - 1) * variances[0] + (numbers[1] - 1) * variances[1]) / freedom
+        return np.sqrt(pooled * sum(1 / number for number in numbers)), np.full(pooled.shape, float(freedom))
+    parts = [variance / number for number, variance in zip(numbers, variances)]
+    below = sum(part**2 / (number - 1) for number, part in zip(numbers, parts))
+    total = parts[0] + parts[1]
+    freedom = np.divide(total**2, below, out=np.full(total.shape, float(min(numbers) - 1)), where=below > 0)
+    return np.sqrt(total), freedom
+
+
+def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
+    """Variance (...) of the mean of ``rows`` (n, ...) over axis 0, as sums of whole families if they are given."""
+    deviations = rows - rows.mean(axis=0)
+    if families is not None:
+        sums = np.zeros((int(families.max()) + 1, *rows.shape[1:]))
+        np.add.at(sums, families, deviations)
+        deviations = sums
+    return (deviations**2).sum(axis=0) / len(rows) ** 2
+
+
+def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
+    """Share (...) of the bootstrap's variance that is due to documents, whatever the training.
+
+    The mean scores over trainings also vary by document because of what each training makes of each document. The
+    spread of the trainings' own means contains this part already, so it must not count twice.
+    first, second: (trainings, n, ...).
+    """
+    spread = _variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
+    freedom = len(first) + len(second) - 2
+    if not freedom:
+        return np.ones(spread.shape)
+    by_training = sum(
+        _variance_of_mean(training - scores.mean(axis=0), families) for scores in (first, second) for training in scores
+    )
+    twice = by_training / freedom * (1 / len(first) + 1 / len(second))
+    return np.clip(1 - np.divide(twice, spread, out=np.zeros(spread.shape), where=spread > 0), 0, 1)
+
+
+def compare_trainings(
+    first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
+) -> Dict[str, Any]:
+    """Test the difference of two systems, each trained several times with other random numbers.
+
+    The uncertainty has two independent parts, which are drawn together: the documents, by paired bootstrap of the mean
+    scores over trainings; and the trainings, by Student's t with the standard error of the difference of the means of
+    trainings (Welch's form if the systems have different numbers of trainings). A bootstrap of two to five trainings
+    would be too narrow: its type-I error is two to four times the nominal one. ``scripts/simulate_comparisons.py``
+    measures the error and the power of this test.
 
     Args:
-        first, second: scores (trainings, n, ...) of the same documents in the same order. A system that was trained
-            once counts as if it always came out like that.
+        first, second: scores (trainings, n, ...) of the same documents in the same order. If one system has a single
+            training, its trainings are taken to vary as the other's; if both have one, only documents are drawn.
+        families: a number (n,) per document; documents with the same number are drawn together.
 
     Returns:
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) and the two-sided
         "p_bootstrap" (...), as :func:`compare_pairs`.
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
-    parts = [first - first.mean(axis=0), second.mean(axis=0) - second]
-    rng = np.random.default_rng(seed)
-    n = documents.shape[0]
-    means = np.empty((resamples, *documents.shape[1:]))
-    for draw in range(resamples):
-        rows = documents
-        for part in parts:
-            count = len(part)
-            if count > 1:
-                rows = rows + part[rng.integers(count, size=count)].mean(axis=0) * np.sqrt(count / (count - 1))
-        weights = np.bincount(rng.integers(n, size=n), minlength=n) / n
-        means[draw] = np.tensordot(weights, rows, axes=1)
     difference = documents.mean(axis=0)
-    as_large = np.abs(difference) - 1e-9
+    error, freedom = _training_error(first.mean(axis=1), second.mean(axis=1))
+    rng = np.random.default_rng([seed, 2])
+    trainings = error * rng.standard_t(np.broadcast_to(freedom, (resamples, *difference.shape)))
+    drawn = bootstrap_means(documents, resamples, seed, families) - difference
+    means = difference + np.sqrt(_document_share(first, second, families)) * drawn + trainings
     return {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
-        "p_bootstrap": (1 + (np.abs(means - difference) >= as_large).sum(axis=0)) / (1 + resamples),
+        "p_bootstrap": _share_as_far(means, difference),
     }
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Correct the p-values of one family of tests for their number (Holm 1979); returns them in the same order.
+
+    With a level of 0.05 for the corrected values, the probability of one or more false rejections in the family is at
+    most 0.05.
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)
+    corrected = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    found = np.empty(len(p))
+    found[order] = np.minimum(corrected, 1.0)
+    return found

@@ -1,6 +1,6 @@
-"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries, beside ROUGE: ``--also`` of two commands.
+"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries: the option ``--also`` of two commands.
 
-Training with rewards scores the tokens of its data; here are files of text, so the figures of the two differ a little.
+Training with rewards scores the tokens of its data; here the input is text, so the figures differ a little.
 """
 
 import functools
@@ -21,9 +21,9 @@ from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
 Sentences = Sequence[str]
-"""A summary."""
+"""Sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""The figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says what they depend on."""
+"""Figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says how they were computed."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """(n summaries, n lists of references) -> their figures."""
 
@@ -40,7 +40,7 @@ def rougesal_scorer(documents: str) -> Scorer:
     """ROUGESal with idf as saliency.
 
     Args:
-        documents: file of documents, one a line, in which words are counted.
+        documents: file of documents, one per line, for counting words.
 
     Raises:
         ValueError: the file cannot be read, or has no words.
@@ -59,9 +59,9 @@ def rougesal_scorer(documents: str) -> Scorer:
 
 
 def entailment_scorer(folder: str) -> Scorer:
-    """The reward ``entail`` with the model in a folder; length pays up to that of the reference.
+    """Return the reward ``entail`` with the model in a folder; the length cap is the reference's length.
 
-    ``etads-nli score`` judges the pairs, in a process of its own, so that this one does not need torch.
+    ``etads-nli score`` judges the pairs in a separate process, so this one does not need torch.
     """
     weights = hashlib.sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()[:12]
 
@@ -86,7 +86,7 @@ def _score(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """A :data:`Scorer` by a reward, whose best reference counts; ``split`` cuts a sentence into words."""
+    """Turn a reward into a :data:`Scorer` that takes the best reference; ``split`` cuts a sentence into words."""
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
     wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]

@@ -1,4 +1,4 @@
-"""Rewards of summaries by name, for ``--criterion summarization_rl``; ROUGE as fast as a training step needs it.
+"""Rewards of summaries by name, for ``--criterion summarization_rl``, with ROUGE fast enough for training.
 
 A text is a list of sentences, and a sentence a list of words as they are in the training data: nothing is stemmed,
 lower-cased or left out.
@@ -13,7 +13,7 @@ from ..text.subsequences import lcs_positions, word_positions
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
-"""Of each word of a text."""
+"""Weight of each word of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
 """(hypotheses, references, documents) -> a number for each hypothesis, the higher the better."""
 
@@ -45,17 +45,17 @@ def _ngrams(words: Sequence[str], n: int) -> Iterator[Tuple[str, ...]]:
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:
-    """Summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), the same as that of the package rouge-score.
+    """Summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), with the same result as the package rouge-score.
 
-    For each sentence of the reference, the words that are in a longest common subsequence with any sentence of the
-    hypothesis are hits; a word counts at most as often as the hypothesis has it.
+    The hits of a reference sentence are its words in a longest common subsequence with any sentence of the hypothesis.
+    A word counts at most as often as it occurs in the hypothesis.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
     return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """The words of a reference that :func:`rouge_l` counts: number of the sentence, and place in it."""
+    """Positions of the reference words that :func:`rouge_l` counts: index of the sentence, index within it."""
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
@@ -71,11 +71,11 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
     """ROUGE-L F1 in which each word counts with its weight (Pasunuru and Bansal 2018, "ROUGESal"), in [0, 1].
 
-    P is the share of the hypothesis's weight, and R that of the reference's, which the hits of :func:`rouge_l` have. Of
-    a word that is hit n times, the first n in the hypothesis count.
+    P and R are the shares of the hypothesis's and the reference's weight that the hits of :func:`rouge_l` have. For a
+    word with n hits, its first n occurrences in the hypothesis count.
 
     Args:
-        hypothesis_weights, reference_weights: at least 0, of each word; only their proportions matter.
+        hypothesis_weights, reference_weights: each word's weight, at least 0; only proportions matter.
     """
     hits = list(_hits(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
@@ -113,14 +113,14 @@ class RougeSal:
     """The reward ``rougesal``: :func:`rouge_sal` against the reference.
 
     Args:
-        saliency: gives each word of sentences its weight: sentences -> for each as many numbers, at least 0.
+        saliency: weights of words: sentences -> for each sentence a weight per word, at least 0.
     """
 
     def __init__(self, saliency: Callable[[Text], Weights]):
         self.saliency = saliency
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """In [0, 1], of each hypothesis."""
+        """Reward of each hypothesis, in [0, 1]."""
         texts = [*hypotheses, *references]
         found = iter(self.saliency([sentence for text in texts for sentence in text]))
         weights = [[next(found) for _ in text] for text in texts]
@@ -131,19 +131,19 @@ class Entailment:
     """The reward ``entail``: how likely the reference entails a summary (Pasunuru and Bansal 2018).
 
     With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
-    words of the reference). Without the ratio a very short summary, of which all is entailed, would be worth most. An
-    empty summary is worth 0.
+    words of the reference). Without the ratio a very short summary would be worth most, because all of it is entailed.
+    An empty summary is worth 0.
 
     Args:
         score: (premises, hypotheses), lists of words -> probabilities of entailment.
-        length_cap: the largest ratio of lengths that counts; None: any, so that length alone buys reward.
+        length_cap: upper bound of the ratio of lengths; None: no bound, so that length alone raises the reward.
     """
 
     def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
         self.score, self.length_cap = score, length_cap
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """At least 0, of each hypothesis."""
+        """Reward of each hypothesis, at least 0."""
         premises = [[word for sentence in text for word in sentence] for text in references]
         pairs = [(premise, sentence) for premise, text in zip(premises, hypotheses) for sentence in text]
         found = iter(self.score([premise for premise, _ in pairs], [sentence for _, sentence in pairs]))
@@ -157,10 +157,10 @@ class Entailment:
 
 
 def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
-    """A reward of :data:`REWARDS`, one of ``makers``, or an object of the class that ``module:Class`` names.
+    """Find a reward in :data:`REWARDS` or ``makers``, or create one from the class that ``module:Class`` names.
 
     Args:
-        makers: name -> what makes a reward that needs more than texts.
+        makers: name -> factory of a reward that needs more than texts.
 
     Raises:
         ValueError: there is none of this name.

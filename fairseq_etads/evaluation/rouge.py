@@ -1,19 +1,19 @@
 """ROUGE with confidence intervals and a signature, computed in Python or by ROUGE-1.5.5.pl itself.
 
-The measures are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
+The measures are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
 Python each pair is scored by the package rouge-score, which follows ROUGE-1.5.5.pl. As there, words are runs of a-z and
 0-9 after lower-casing; all other characters (Gigaword's ``#``, other scripts) separate words.
 
-Sentences matter to ROUGE-L alone: each sentence of the reference is matched with each of the hypothesis, and the
-matches are united. A summary is one line, which is cut into sentences in one of two ways:
+Only ROUGE-L depends on sentences: each sentence of the reference is matched with each sentence of the hypothesis, and
+the union of the matches counts. A summary is one line, which is cut into sentences in one of two ways:
 
 * a line that contains the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
 * a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing quotes where
   white space follows. That holds for tokenised text too: "a b . c d ." has two sentences. Untrained rules know no
-  abbreviations but initials: "dr. smith came." becomes two sentences. So prefer marks.
+  abbreviations except initials: "dr. smith came." becomes two sentences. So prefer marks.
 
 rouge-score and nltk are imported by the functions that use them. They take more than a second (nltk imports scipy and
-scikit-learn if they are installed), for which ``etads-rouge --help`` should not have to wait.
+scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for them.
 """
 
 import functools
@@ -37,16 +37,16 @@ SEED = 12345
 BACKENDS = ("python", "perl")
 MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-"""Metrics that are scored unless others are asked for."""
+"""Metrics that are scored by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""The figures of each metric, in their order in arrays of scores, and what tables call them."""
-# our name of a metric -> rouge-score's, whose own "rougeL" joins all sentences into one
+"""The figures of each metric, in their order in arrays of scores, with their names in tables."""
+# our name of a metric -> rouge-score's name; its own "rougeL" joins all sentences into one
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
 def check_at_least(minimum: int, **numbers: int) -> None:
-    """Raise ValueError, which names the option, for the first of ``numbers`` that is below ``minimum``."""
+    """Raise ValueError, naming the option, for the first of ``numbers`` that is below ``minimum``."""
     for option, value in numbers.items():
         if value < minimum:
             raise ValueError(f"{option} is {value}, must be {minimum} or more")
@@ -54,14 +54,17 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval."""
+    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval.
+
+    Without resamples, there are no intervals.
+    """
 
     f1: float
     precision: float
     recall: float
-    f1_interval: Tuple[float, float]
-    precision_interval: Tuple[float, float]
-    recall_interval: Tuple[float, float]
+    f1_interval: Optional[Tuple[float, float]] = None
+    precision_interval: Optional[Tuple[float, float]] = None
+    recall_interval: Optional[Tuple[float, float]] = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class RougeReport:
 
     Args:
         scores: metric ("rouge1", say) -> its scores.
-        signature: one line that names all that the scores depend on.
+        signature: one line that names everything the scores depend on.
         n: number of pairs.
         empty: how many hypotheses are empty.
     """
@@ -81,45 +84,46 @@ class RougeReport:
     empty: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """The whole report in types that JSON has; an interval is a pair."""
+        """The whole report as JSON types; an interval is a pair."""
         return asdict(self)
 
     def format_table(self, interval: str = "f1") -> str:
-        """An aligned table, then the number of empty hypotheses and the signature; no newline at the end.
+        """Format a table, the number of empty hypotheses and the signature; no newline at the end.
 
         Args:
-            interval: which of ``FIGURES`` the interval is shown of.
+            interval: the one of ``FIGURES`` to show with its interval.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
-        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of {FIGURES[interval]}"]
+        found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
+        heading = f"   95 % interval of {FIGURES[interval]}" if all(found.values()) else ""
+        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}{heading}"]
         for name, score in self.scores.items():
             means = f"{score.f1:7.2f} {score.precision:7.2f} {score.recall:7.2f}"
-            low, high = getattr(score, f"{interval}_interval")
-            rows.append(f"{'ROUGE-' + name[5:]:<{width}} {means}   [{low:.2f}, {high:.2f}]")
+            shown = f"   [{found[name][0]:.2f}, {found[name][1]:.2f}]" if heading else ""
+            rows.append(f"{'ROUGE-' + name[5:]:<{width}} {means}{shown}")
         return "\n".join([*rows, f"{self.empty} of {self.n} hypotheses are empty", self.signature])
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How pairs are scored.
+    """Settings of scoring.
 
     Args:
         metrics: of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
             Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
         stem: compare Porter stems.
         irregular: replace irregular forms by their base (children: child) before stemming, by the WordNet lists of
-            ROUGE-1.5.5.pl; None: as the backend does by itself, ROUGE-1.5.5.pl does and rouge-score does not.
+            ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
         sentence_mark, split_sentences: see :func:`.text.split_summary`.
         backend: "python" or "perl".
-        multi: what counts of several references: the "best" by F1, for each pair and metric; or their "average":
-            matches and n-grams summed over the references, as ``ROUGE-1.5.5.pl -f A``, its default.
-        byte_limit: only the first so many bytes of hypotheses and references count (DUC-2004: 75).
+        multi: treatment of several references: the "best" by F1, for each pair and metric; or their "average", with
+            matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
+        byte_limit: number of bytes of each hypothesis and reference that count (DUC-2004: 75).
         rouge_home: directory of ROUGE-1.5.5.pl and its data; None to look for it, see :mod:`.perl`.
 
     Raises:
         ValueError: an unknown backend or value of ``multi``, a metric that the backend does not have, or a limit below
-            1. ROUGE-1.5.5.pl and its lists are looked for only when they are needed; a ValueError then says what is
-            missing.
+            1. ROUGE-1.5.5.pl and its lists are looked for only when needed; a ValueError then says what is missing.
     """
 
     metrics: Tuple[str, ...] = METRICS
@@ -155,15 +159,15 @@ class Settings:
 
     @property
     def tokenizer(self) -> "_Tokenizer":
-        """Cuts text into words; one per process, because it caches stems."""
+        """Tokeniser of words; one per process, because it caches stems."""
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
-        """The sentences of a summary, as far as ``byte_limit`` lets them count."""
+        """The sentences of a summary, cut to ``byte_limit``."""
         return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
 
     def signature(self, references: int) -> str:
-        """These settings and the versions of what computes the scores, in one line.
+        """One line with these settings and the versions of the software that computes the scores.
 
         Args:
             references: how many references each hypothesis has.
@@ -184,10 +188,10 @@ class Settings:
 
 
 class _Tokenizer:
-    """rouge-score's tokeniser with a cache of stems, because stemming every word anew takes long.
+    """rouge-score's tokeniser with a cache of stems, because stemming is slow.
 
     Args:
-        irregular: irregular form -> base form, which is taken instead of a stem.
+        irregular: irregular form -> base form, which replaces a stem.
     """
 
     def __init__(self, stem: bool, irregular: Dict[str, str]):
@@ -223,18 +227,18 @@ def _scorer(settings: Settings) -> Any:
 
 
 def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """The scores of one hypothesis from those with each of its K references.
+    """Combine the scores of one hypothesis with each of its K references.
 
     Args:
         scores: (K, metrics, 3), F1, precision and recall with each reference.
-        sizes: (K, metrics), how many n-grams each reference has; needed for "average" only.
+        sizes: (K, metrics), number of n-grams of each reference; only needed for "average".
         multi: "best" or "average".
 
     Returns (metrics, 3).
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # recall times the reference's n-grams are the matches; the hypothesis has as many n-grams each time
+    # matches are recall times the reference's n-grams; the hypothesis's n-grams count once per reference
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -245,7 +249,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
     """Score one hypothesis against its references, in Python.
 
     Args:
-        texts: the sentences of the hypothesis, then those of each reference.
+        texts: the sentences of the hypothesis, then of each reference.
 
     Returns (metrics, 3): F1, precision and recall in [0, 1].
     """
@@ -263,7 +267,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """``map(function, items)``, computed by ``jobs`` processes if that is more than one; in the same order.
+    """Compute ``map(function, items)`` in order, in ``jobs`` processes if that is more than one.
 
     Raises:
         InputError: a process was killed.
@@ -276,7 +280,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
 
 
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
-    """The sentences of a hypothesis and of its references; empty references are left out, but one is always kept."""
+    """The sentences of a hypothesis and of its references. Empty references are dropped, but one always remains."""
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 
@@ -296,7 +300,7 @@ def pair_scores(
 
     Args:
         hypotheses: n texts.
-        references: one or more sets of n texts; an empty text of a set that others have counts for nothing.
+        references: one or more sets of n texts; an empty text is ignored if another set has a text in its place.
         jobs: processes; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
 
@@ -304,7 +308,7 @@ def pair_scores(
         (n, metrics, 3): F1, precision and recall in [0, 100].
 
     Raises:
-        ValueError: there is nothing to score, counts differ, or a text stands where a sequence of texts belongs.
+        ValueError: there is nothing to score, counts differ, or a single text is given for a sequence of texts.
     """
     check_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
@@ -316,7 +320,7 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
-    _scorer(settings)  # imports its libraries here, before worker processes are forked, and not in each of them
+    _scorer(settings)  # imports the libraries here, before worker processes are forked, rather than in each of them
     score = functools.partial(_prepare_and_score, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
     if progress:
@@ -327,20 +331,22 @@ def pair_scores(
 def make_report(
     scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """The report on the scores (n, metrics, 3) that :func:`pair_scores` gave for ``hypotheses``.
+    """Make the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
 
     Args:
         references: how many references each hypothesis has.
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
     """
-    check_at_least(1, bootstrap=bootstrap)
-    check_at_least(0, seed=seed)
+    check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
-    low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
+    intervals: List[Any] = [[] for _ in means]
+    if bootstrap:
+        low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
+        intervals = [list(zip(low[m], high[m])) for m in range(len(means))]
     made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     mark = settings.sentence_mark
     return RougeReport(
-        scores={name: Score(*means[m], *zip(low[m], high[m])) for m, name in enumerate(settings.metrics)},
+        scores={name: Score(*means[m], *intervals[m]) for m, name in enumerate(settings.metrics)},
         signature=f"ROUGE|{settings.signature(references)}|{made}",
         n=len(scores),
         empty=sum(not split_summary(text, mark, split_sentences=False) for text in hypotheses),
@@ -360,22 +366,22 @@ def rouge(
     """Score summaries against their references.
 
     Args:
-        hypotheses: n summaries. An empty one scores 0 and takes part in the means.
-        references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` says what
-            counts of several. An empty text stands for a missing reference; a summary without any other scores 0.
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        hypotheses: n summaries. An empty one scores 0 and counts in the means.
+        references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
+            several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
+        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
         jobs: processes that share the work; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
         settings: the arguments of :class:`Settings`.
 
     Raises:
-        ValueError: there is nothing to score, counts differ, a text stands where a sequence of texts belongs, or a
+        ValueError: there is nothing to score, counts differ, a single text is given for a sequence of texts, or a
             number is too small.
         TypeError: there is no such setting.
     """
     chosen = Settings(**settings)
-    check_at_least(1, bootstrap=bootstrap, jobs=jobs)
-    check_at_least(0, seed=seed)
+    check_at_least(1, jobs=jobs)
+    check_at_least(0, bootstrap=bootstrap, seed=seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = pair_scores(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

@@ -1,4 +1,4 @@
-"""Files of summaries: reading them, cutting summaries into sentences or to a length in bytes, and spotting mistakes."""
+"""Read files of summaries, cut summaries into sentences or to a length in bytes, and detect mistakes."""
 
 import functools
 import re
@@ -23,13 +23,13 @@ _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """The lines of a UTF-8 file, plain or compressed, without the line feed (and carriage return) that ends each.
+    """Lines of a UTF-8 file, plain or compressed, without their line feeds (and carriage returns).
 
     Args:
         path: of the file; ``-`` is standard input, which can be read once.
 
     Raises:
-        ValueError: the file cannot be read, or is not UTF-8; names the line.
+        ValueError: the file cannot be read, or is not UTF-8; the message names the line.
     """
     return list(files.read_lines(Path(path)))
 
@@ -50,7 +50,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 @functools.cache
 def _untrained_punkt() -> Any:
     """Punkt's rules alone, without a trained model."""
-    with deferred(*STATISTICS):  # here, not above: even so nltk takes a quarter of a second to import
+    with deferred(*STATISTICS):  # here, not above: even this import of nltk takes a quarter of a second
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     return PunktSentenceTokenizer()
@@ -59,11 +59,11 @@ def _untrained_punkt() -> Any:
 def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
     """The sentences of one summary, without marks, blank sentences or extra white space.
 
-    A summary that contains ``sentence_mark`` is cut there and nowhere else, any other by Punkt's rules (see
+    A summary that contains ``sentence_mark`` is cut there and nowhere else. Any other is cut by Punkt's rules (see
     :mod:`.rouge`).
 
     Args:
-        sentence_mark: what separates sentences; empty for none.
+        sentence_mark: separator of sentences; empty for none.
         split_sentences: if False, the whole summary is one sentence.
     """
     if not split_sentences:
@@ -77,7 +77,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """The first ``limit`` bytes of the sentences in UTF-8, the last sentence cut if need be; None keeps everything.
+    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last one may be cut. None keeps everything.
 
     As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character that the limit cuts
     in two is dropped; ROUGE would not take it for part of a word anyway.
@@ -95,10 +95,10 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Warnings about subword marks and special symbols, which ``lines`` should not contain any more when scored.
+    """Warn of subword marks and special symbols in ``lines``, which should not be there when they are scored.
 
     Args:
-        name: what to call the lines in the warning, their file say.
+        name: name of the lines in the warning, such as their file.
     """
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
@@ -107,7 +107,7 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A warning if hypotheses and references look swapped: by their file names, or by symbols that only systems write.
+    """Warn if hypotheses and references look swapped, by their file names or by symbols that only systems write.
 
     Args:
         hypothesis, references: names of files.

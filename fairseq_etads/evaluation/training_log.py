@@ -1,4 +1,4 @@
-"""The figures in a training log of fairseq: loss, learning rate and whatever else a criterion logs, by update."""
+"""Read the figures in a fairseq training log: loss, learning rate and other figures of a criterion, by update."""
 
 import json
 import math
@@ -11,16 +11,14 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""What the log in a folder of a training may be called: by ``scripts/train.sh``, by ``fairseq-hydra-train``."""
+"""Names of the log in a training's folder: from ``scripts/train.sh``, from ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the series of means over the batches of ``--log-interval``; validations have the name of their data set."""
+"""Name of the series of means over ``--log-interval`` batches; validations are named after their data set."""
 
 _EPOCH = "train (epoch)"
-_PREFIX = (
-    re.compile(  # greedy: of a line that an interruption has cut off, and the line put behind it, the second counts
-        r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
-    )
+_PREFIX = re.compile(  # greedy: if an interruption cut off a line and another was put behind it, the second counts
+    r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
 _INNER = re.compile(r"epoch \d+: +\d+ / \d+ (.+=.+)$")
 _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
@@ -31,10 +29,10 @@ Series = Dict[int, float]
 
 
 class TrainingLog:
-    """What a log says of each figure.
+    """The values of each figure in a log.
 
-    Training that goes on from a checkpoint repeats the updates since then: the later ones count, and what stands in the
-    log of a way that was given up is forgotten.
+    Training that continues from a checkpoint repeats the updates since then. The later ones count, and the values of
+    the abandoned updates are dropped.
 
     Attributes:
         figures: "loss", say -> TRAIN or the name of a validation set -> its values. Values that are not finite are left
@@ -47,7 +45,7 @@ class TrainingLog:
         self._last = 0
 
     def read(self, line: str) -> None:
-        """Take in a line of the log."""
+        """Read a line of the log."""
         text = _PREFIX.sub("", line, count=1).strip()
         loaded = _LOADED.match(text)
         if loaded or text.startswith("No existing checkpoint found"):
@@ -71,7 +69,7 @@ class TrainingLog:
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def end(self) -> "TrainingLog":
-        """Sort the figures, once all lines are read; means over an epoch stand for figures that have no others."""
+        """Sort the figures after the last line; means over an epoch stand for figures that have no others."""
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
             if epochs and not kinds.get(TRAIN):
@@ -82,7 +80,7 @@ class TrainingLog:
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Name of each validation set -> how often it was validated on."""
+        """Name of each validation set -> number of its validations."""
         found: Dict[str, int] = {}
         for kinds in self.figures.values():
             for kind, series in kinds.items():
@@ -92,12 +90,12 @@ class TrainingLog:
 
     @property
     def updates(self) -> int:
-        """The last update that the log has a figure of."""
+        """The last update with a figure in the log."""
         return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """The kind of figures that a message holds, and the figures with their number of updates; nothing without any."""
+    """The kind of a message's figures, and the figures with their number of updates; yields nothing without any."""
     inner, means = _INNER.match(text), _MEANS.match(text)
     if inner:
         yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))
@@ -125,7 +123,7 @@ def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
 
 
 def find_log(run: str) -> Path:
-    """The log of a training, given by its folder or itself; InputError if there is none."""
+    """Find a training's log, given its folder or the log itself; InputError if there is none."""
     path = Path(run)
     if not path.is_dir():
         return path
@@ -136,7 +134,7 @@ def find_log(run: str) -> Path:
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Read a log, plain or compressed; ``-`` is standard input. A last line that is still being written is left out.
+    """Read a log, plain or compressed; ``-`` is standard input. An incomplete last line is skipped.
 
     Raises:
         InputError: the file cannot be read, or has no figures of training or validation.
@@ -151,7 +149,8 @@ def read_log(path: Path) -> TrainingLog:
             "empty"
             if not lines
             else (
-                "no figures of training in it: is it a log of fairseq-train, and was the first --log-interval reached?"
+                "no figures of training in it: is it a log of fairseq-train, and did the training reach its first "
+                "--log-interval?"
             )
         )
         raise InputError(f"{name_of(path)}: {reason}")

@@ -1,1 +1,1 @@
-"""The work behind the commands, a module for each, under the command's name."""
+"""The work behind the commands, one module per command, with the command's name."""

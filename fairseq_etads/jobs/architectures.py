@@ -1,6 +1,6 @@
 """The named architectures, their numbers of parameters, and their options; for the command ``etads-models``.
 
-``fairseq-train --help`` does not show these options: it stops before it looks at ``--arch`` and ``--task``.
+``fairseq-train --help`` does not show these options: it stops before it reads ``--arch`` and ``--task``.
 """
 
 import argparse
@@ -29,7 +29,7 @@ FACTOR_VALUES = 50
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """A dictionary of ``size`` entries, special symbols included, whose words are numbers; for counts and timings."""
+    """A dictionary of ``size`` entries, including special symbols, with numbers as words; for counts and timings."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(str(number))
@@ -37,12 +37,12 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
-    """The options of an architecture, some of them changed, as fairseq-train hands them to its model.
+    """The options of an architecture, some of them changed, as fairseq-train passes them to its model.
 
-    fairseq composes the options of everything that it has by Hydra, which takes half a second.
+    fairseq composes the options of all its parts by Hydra, which takes half a second.
 
     Raises:
-        omegaconf.errors.OmegaConfBaseException: the model has no such option, or not with such a value.
+        omegaconf.errors.OmegaConfBaseException: the model has no such option, or does not accept the value.
     """
     options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
     options.merge_with({"_name": arch, **changes})
@@ -58,11 +58,12 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     Args:
         arch: a name in ``PRESETS``.
         vocabulary: entries of the documents' dictionary, special symbols included.
-        target_vocabulary: entries of the summaries' dictionary or, where the architecture needs one for both sides, how
-            many of its entries summaries know; None: as many as documents.
+        target_vocabulary: entries of the summaries' dictionary or, if the architecture needs a shared one, the number
+            of its entries that summaries know; None: the same as for documents.
 
     Returns:
-        Their number; None if the architecture needs one dictionary and summaries were to know more of it.
+        Their number; None if the architecture needs a shared dictionary and summaries would know more of it than
+        documents.
     """
     cfg = architecture_config(arch)
     source = target = numbered_dictionary(vocabulary - 1)
@@ -73,16 +74,16 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = with_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length differ, too
+        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
-    with torch.device("meta"):  # shapes without memory
+    with torch.device("meta"):  # shapes without allocated memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
-    """Name, number of parameters and changed options of each architecture, as text; see :func:`count_parameters`."""
+    """Describe each architecture by name, number of parameters and changed options; see :func:`count_parameters`."""
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
         count = count_parameters(arch, vocabulary, target_vocabulary)
@@ -98,7 +99,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Appends defaults to the help of options, except where there is none or the help mentions it itself."""
+    """Appends defaults to the help of options, unless there is none or the help already mentions it."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):
@@ -107,7 +108,7 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def options_of(arch: str) -> argparse.ArgumentParser:
-    """A parser whose help shows the options of the task and of an architecture with their defaults."""
+    """A parser with help for the options of the task and of an architecture, with their defaults."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights; for the command ``etads-average``.
+"""Average the weights of several checkpoints; for the command ``etads-average``.
 
 fairseq has a script for this in its repository, but does not install it, and the script loads checkpoints unsafely.
 """
@@ -11,12 +11,14 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-_TRAINING_OPTION = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
+_TRAINING_OPTION = re.compile(
+    r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
+)
 """Options of a model that affect its training but not what its weights mean."""
 
 
 def _load(path: str) -> Dict[str, Any]:
-    """Load a checkpoint of fairseq-train; ValueError if it is something else or has weights that are not finite."""
+    """Load a checkpoint of fairseq-train; ValueError if it is not one or has weights that are not finite."""
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
     try:
@@ -25,7 +27,7 @@ def _load(path: str) -> Dict[str, Any]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a checkpoint of fairseq-train ({type(error).__name__}: {error})") from None
     if not all(isinstance(value, Tensor) for value in weights):
-        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model holds other things than tensors)")
+        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model has values that are not tensors)")
     for name, value in checkpoint["model"].items():
         if value.is_floating_point() and not value.isfinite().all():
             raise ValueError(f"{path}: {name} has weights that are not finite numbers")
@@ -33,7 +35,9 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """What checkpoints of one model have in common: its options, dictionaries, and the names and shapes of weights."""
+    """Properties that checkpoints of one model share: its options, dictionaries, and the names and shapes of
+    weights.
+    """
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
@@ -43,7 +47,7 @@ def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """The first checkpoint with the mean of the weights of all, and without the states of the optimiser and of EMA.
+    """The first checkpoint with the mean of all weights, and without the states of the optimiser and of EMA.
 
     Floating-point weights are summed in float64 and keep their dtype; all other tensors must be equal.
 
@@ -61,12 +65,14 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
         other = _model_identity(checkpoint)
         different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
         if different:
-            raise ValueError(f"{path} is of another model than {paths[0]}: they differ in {different[0]}")
+            raise ValueError(f"{path} has another model than {paths[0]}: they differ in {different[0]}")
         for name, value in checkpoint["model"].items():
             if name in sums:
                 sums[name] += value
             elif not torch.equal(value, model[name]):
-                raise ValueError(f"{path}: {name} is not a floating-point tensor and differs from that in {paths[0]}")
+                raise ValueError(
+                    f"{path}: {name} is not a floating-point tensor and differs from the one in {paths[0]}"
+                )
     for name, total in sums.items():
         model[name] = (total / len(paths)).to(model[name].dtype)
     result.pop("last_optimizer_state", None)

@@ -1,4 +1,4 @@
-"""Configurations of ``fairseq-hydra-train``, one for each named architecture, in YAML."""
+"""Configurations of ``fairseq-hydra-train`` in YAML, one for each named architecture."""
 
 from pathlib import Path
 from typing import Any, Dict, List
@@ -16,18 +16,18 @@ _HEADER = """\
 # Made by: etads-models --configs {folder}. Hydra runs in a folder of its own (outputs/DATE/TIME): give absolute paths.
 """
 _NEEDS = {
-    "pointer_generator_coverage": "It begins with a trained pointer_generator: "
+    "pointer_generator_coverage": "It starts from a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
     "entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs",
-    "sentence_rewriter": "Its data are pairs of sentences: etads-labels DATA --pairs.",
+    "sentence_rewriter": "Its data is pairs of sentences: etads-labels DATA --pairs.",
 }
-"""What a training needs besides the data, where that is part of its system."""
+"""Further inputs of a training, besides the data, that its system requires."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
 )
-"""Options of models that stand in every file, so that they need not be looked up to be changed."""
+"""Options of models that are written to every file, so that users can find and change them."""
 
 _COMMON: Dict[str, Any] = {
     "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
@@ -35,14 +35,14 @@ _COMMON: Dict[str, Any] = {
     "criterion": {"_name": "summarization_nll"},
     "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
 }
-# as scripts/train.sh: ETADS, section 4.1
+# as in scripts/train.sh: ETADS, section 4.1
 _TRANSFORMER: Dict[str, Any] = {
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
     "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
     "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
     "dataset": {"max_tokens": 4096},
 }
-# as train_recurrent and ADADELTA in scripts/common.sh: Nallapati et al. 2016, section 4
+# as in train_recurrent and ADADELTA in scripts/common.sh: Nallapati et al. 2016, section 4
 _RECURRENT: Dict[str, Any] = {
     "task": {"sort_within": 10},
     "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
@@ -50,7 +50,8 @@ _RECURRENT: Dict[str, Any] = {
     "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
     "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
 }
-# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss, and 1e-4 ends it
+# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss; training ends at
+# 1e-4
 _CONVOLUTIONAL: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.99},
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
@@ -58,7 +59,7 @@ _CONVOLUTIONAL: Dict[str, Any] = {
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 
-# Rush et al. 2015 and their release: plain gradient descent, whose rate is halved after an epoch without a better loss
+# Rush et al. 2015 and their release: plain gradient descent; the rate is halved after an epoch without a better loss
 _LANGUAGE_MODEL: Dict[str, Any] = {
     "task": {"truncate_source": 100, "truncate_target": 50},
     "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
@@ -98,7 +99,7 @@ _GATED = {
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 _GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
-_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt begins with BART's weights
+_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt starts from BART's weights
     "task": {"truncate_source": 1023, "truncate_target": 1023},
     "criterion": {"label_smoothing": 0.1},
     "optimizer": {"adam_betas": "(0.9, 0.999)", "weight_decay": 0.01},
@@ -153,7 +154,7 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
         "optimization": {**_SEE["optimization"], "max_update": 3000},
     },
-    # task.init_from and task.extractor begin with both parts, see scripts/reproduce/inconsistency_cnndm.sh
+    # task.init_from and task.extractor initialise both parts, see scripts/reproduce/inconsistency_cnndm.sh
     "unified_summarizer": {
         **_SEE,
         "task": {**_SEE["task"], "truncate_source": 600},
@@ -172,11 +173,13 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "dataset": {"batch_size": 16},
     },
 }
-"""What the papers' trainings change, as in ``scripts/reproduce/``; an optimiser of another name replaces the whole."""
+"""Differences of the papers' trainings, as in ``scripts/reproduce/``; an optimiser with another name replaces the
+default one.
+"""
 
 
 def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Sections of all parts, later ones first; a section with another ``_name`` replaces the one before."""
+    """Merge the sections of all parts, later ones last; a section with another ``_name`` replaces the earlier one."""
     merged: Dict[str, Any] = {}
     for part in parts:
         for section, values in part.items():
@@ -187,7 +190,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def configuration(arch: str) -> Dict[str, Any]:
-    """The sections of the configuration that trains an architecture as its paper does; ``task.data`` is missing."""
+    """The sections of the configuration that trains an architecture as in its paper; ``task.data`` is missing."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
@@ -214,7 +217,7 @@ def configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write ARCH.yaml for every architecture into a folder, which is made if need be; returns the files."""
+    """Write ARCH.yaml for every architecture into a folder, which is created if necessary; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for arch in PRESETS:

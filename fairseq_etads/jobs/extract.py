@@ -1,4 +1,4 @@
-"""Sentences of documents as their summaries; for the command ``etads-extract``."""
+"""Extract sentences of documents as their summaries; for the command ``etads-extract``."""
 
 import argparse
 from pathlib import Path
@@ -12,6 +12,7 @@ from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..text.picking import pick
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
@@ -20,14 +21,14 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
-"""Number of a document, its words, and all of its tokens -> the words of the sentences that are taken."""
+"""Index of a document, its words, and all of its tokens -> the words of the selected sentences."""
 
 
 def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
-    """Write the extracts of a split, and say what they are.
+    """Write the extracts of a split, and describe them.
 
     Args:
-        folder: with binarised data. args: of the command. unit: of the probabilities that are needed, "words" or
+        folder: with binarised data. args: of the command. unit: of the probabilities that it needs, "words" or
             "sentences", or None.
 
     Raises:
@@ -56,7 +57,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
 
 
 def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str], labels: Path) -> Extract:
-    """What takes sentences in the way that ``args`` name; ``labels`` is the folder with labels."""
+    """Make the function that selects sentences as ``args`` say; ``labels`` is the folder with labels."""
     if args.by == "labels":
         return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
@@ -74,13 +75,15 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
         return lead if args.by == "lead" else oracle
     file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
-        raise InputError(f"--selection: {file.path} is about {len(file):,} documents, and DATA has {len(pairs):,}")
+        raise InputError(f"--selection: {file.path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
 
     def values(number: int, tokens: List[str]) -> List[Optional[float]]:
         return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
 
     def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         scores = values(number, tokens)
+        if args.words is not None:
+            return _to_budget(text.sentences(), scores, args.words)
         if args.threshold is None:
             return _best(text.sentences(), scores, count)
         above = sum(score is not None and score > threshold for score in scores)
@@ -88,6 +91,8 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
 
     def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         scores = _means(text, values(number, tokens))
+        if args.words is not None:
+            return _to_budget(text.sentences(), scores, args.words)
         return _best(text.sentences(), scores, count)
 
     def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
@@ -102,10 +107,10 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
-    """What takes the sentences that a file of labels names; raises InputError if it is about something else."""
+    """Make the function that selects the sentences in a file of labels; raises InputError if it does not fit."""
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
-        raise InputError(f"--labels: {path} is about {len(file):,} documents, and DATA has {len(pairs):,}")
+        raise InputError(f"--labels: {path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
     if file.header.get("kind") == "distribution":
         raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
 
@@ -118,7 +123,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Values of tokens, which may be fewer than the text has, -> of words."""
+    """Turn values of tokens, which may be fewer than the text has, into values of words."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -126,7 +131,7 @@ def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
 
 
 def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """The mean of each sentence's words."""
+    """Mean over the words of each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.sentence_numbers(), _of_words(text, values)):
@@ -136,7 +141,15 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
     return [total / count if count else None for total, count in zip(sums, counts)]
 
 
+def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
+    """Select the sentences with the largest scores that have ``words`` words together, in the document's order."""
+    padded = [*scores, *[None] * len(sentences)][: len(sentences)]
+    return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
+
+
 def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
-    """The ``count`` sentences with the largest scores, the earlier ones of equal ones, in the document's order."""
+    """Select the ``count`` sentences with the largest scores, earlier ones first among equals, in the document's
+    order.
+    """
     scored = [(-score, place) for place, score in enumerate(scores[: len(sentences)]) if score is not None]
     return [sentences[place] for place in sorted(place for _, place in sorted(scored)[:count]) if sentences[place]]

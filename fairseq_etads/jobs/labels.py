@@ -1,4 +1,4 @@
-"""Labels of the documents of a binarised split, and pairs of sentences; for the command ``etads-labels``."""
+"""Label the documents of a binarised split, and pair sentences; for the command ``etads-labels``."""
 
 import contextlib
 import functools
@@ -8,7 +8,14 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, source_hash, write_rows
-from ..data.labels.labels import copy_labels, greedy_extract, inverse_frequencies, match_sentences, selection_targets
+from ..data.labels.labels import (
+    copy_labels,
+    greedy_extract,
+    greedy_f1,
+    inverse_frequencies,
+    match_sentences,
+    selection_targets,
+)
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
@@ -27,14 +34,14 @@ CHUNK = 64
 
 
 def open_task(folder: Path) -> SummarizationTask:
-    """The task of a folder with binarised data, for reading them."""
+    """Make the task of a folder with binarised data, for reading it."""
     cfg = SummarizationConfig(data=str(folder))
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
     return SummarizationTask.setup_task(cfg)
 
 
 def splits_of(folder: Path) -> List[str]:
-    """Which of train, valid and test a folder with binarised data has; raises InputError if none."""
+    """List which of train, valid and test a folder with binarised data has; raises InputError if it has none."""
     found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
     if not found:
         raise InputError(f"DATA {folder}: it has none of train, valid and test; name its splits with --subset")
@@ -45,7 +52,7 @@ class Labeller(NamedTuple):
     """Makes the labels of documents.
 
     Attributes:
-        pairs: the split. kind: "words", "match", "extract" or "distribution".
+        pairs: the split. kind: "words", "match", "extract", "f1" or "distribution".
         limit: how many tokens are read of a document.
         subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
@@ -66,14 +73,14 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # marks stay in the summary, so that no run goes across two of its sentences
+        # marks stay in the summary, so that no run crosses from one of its sentences to the next
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def matched(self, number: int) -> List[Tuple[str, str]]:
-        """Sentences of the document, each with the sentence of the summary that it matches; words with spaces."""
+        """Sentences of the document, each with its matching sentence of the summary; spaces separate words."""
         sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
         chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
@@ -86,13 +93,15 @@ class Labeller(NamedTuple):
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
             return [str(number) for number in greedy_extract(sentences, references)]
+        if self.kind == "f1":
+            return [str(number) for number in greedy_f1(sentences, references)]
         rows = selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
 
 
 _labeller: Optional[Labeller] = None
-"""Of a process that makes labels."""
+"""The Labeller of a worker process."""
 
 
 def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
@@ -112,10 +121,10 @@ def _call(method: str, numbers: range) -> List[Any]:
 
 
 def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
-    """What a method of the labeller returns for each document, in order.
+    """Yield a Labeller method's result for each document, in order.
 
     Args:
-        arguments: of :func:`_open`, by which other processes make the same labeller. jobs: processes.
+        arguments: of :func:`_open`, with which other processes make the same labeller. jobs: processes.
     """
     count = len(labeller.pairs)
     if jobs == 1:
@@ -128,7 +137,7 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
-    """Write the labels of a split; returns what there is to say about them.
+    """Write the labels of a split; returns messages about them.
 
     Args:
         folder: with binarised data. kind, limit: see :class:`Labeller`. path: of the file. jobs: processes.
@@ -160,14 +169,14 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 
 
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
-    """Write a split's sentences of summaries and the sentences of documents that match them, as lines of text.
+    """Write sentences of a split's summaries, and their matching sentences of documents, as lines of text.
 
     Args:
-        folder: with binarised data. limit: tokens that are read of a document. out: folder of SPLIT.source, with
-            sentences of documents, and SPLIT.target, with those of summaries. jobs: processes.
+        folder: with binarised data. limit: maximum number of tokens read per document. out: folder for SPLIT.source,
+            with sentences of documents, and SPLIT.target, with sentences of summaries. jobs: processes.
 
     Returns:
-        what there is to say about them.
+        messages about them.
 
     Raises:
         InputError: see :func:`make_labels`; or the data has GPT-2's pieces.
@@ -202,7 +211,7 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
 
 
 def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
-    """idf of the words of the training documents, for all splits; of this split's if there is no training split."""
+    """idf of the words of the training documents, for all splits; without a training split, of this split's."""
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
@@ -212,7 +221,7 @@ def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], fl
 
 
 class _Counts:
-    """What the command says of the labels that it has made."""
+    """Counts of the labels, for the command's messages."""
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -228,5 +237,6 @@ class _Counts:
         if self.kind == "words":
             share = self.chosen / max(self.fields, 1)
             return f"{self.chosen:,} of {self.fields:,} tokens of {self.documents:,} documents are copied ({share:.1%})"
-        what = {"extract": "extracted sentences"}.get(self.kind, "sentences of summaries with a sentence of a document")
+        extracted = self.kind in ("extract", "f1")
+        what = "extracted sentences" if extracted else "sentences of summaries with a sentence of a document"
         return f"{self.fields:,} {what} in {self.documents:,} documents"

@@ -1,4 +1,4 @@
-"""Score the references of a binarised data set by a checkpoint; for the command ``etads-likelihood``."""
+"""Score the references of a binarised data set with a checkpoint; for the command ``etads-likelihood``."""
 
 import hashlib
 from pathlib import Path
@@ -23,8 +23,8 @@ def score_subset(
     """The likelihoods of a data set's references, and whether they are new.
 
     Args:
-        checkpoint: of fairseq-train. data: its data directory; None for the one with which it was trained.
-        path: where the likelihoods are kept. max_tokens: source tokens in a batch.
+        checkpoint: of fairseq-train. data: its data directory; None for the training's. path: file of the likelihoods.
+            max_tokens: source tokens per batch.
 
     Raises:
         InputError: the checkpoint or the data cannot be read, or do not belong together.
@@ -59,7 +59,7 @@ def _checksum(folder: Path, subset: str) -> str:
 
 @torch.no_grad()
 def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
-    """The lists of :class:`Likelihoods`."""
+    """Compute the lists of :class:`Likelihoods`."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
     dataset = task.dataset(subset)

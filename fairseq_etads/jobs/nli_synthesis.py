@@ -1,6 +1,6 @@
-"""Pairs for entailment models made from the reference summaries of a corpus; for ``etads-nli synthesise``.
+"""Make training pairs for entailment models from a corpus's reference summaries; for ``etads-nli synthesise``.
 
-They stand in for SNLI and MultiNLI where these are not at hand: "synthetic NLI". Without torch and fairseq.
+These pairs replace SNLI and MultiNLI where they are not available: "synthetic NLI". Without torch and fairseq.
 """
 
 import re
@@ -19,10 +19,10 @@ from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
 SHORTEST = 3
-"""Words of a sentence, or of a part of one, that says enough to be a hypothesis."""
+"""Fewest words of a sentence, or of a part of one, that can be a hypothesis."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
-"""Words at which a clause may end; they belong to none."""
+"""Words at which a clause may end; they are not part of it."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
@@ -34,12 +34,12 @@ class Reference(NamedTuple):
 
     @property
     def words(self) -> Words:
-        """Those of all sentences."""
+        """Words of all sentences."""
         return [word for sentence in self.sentences for word in sentence]
 
 
 def read_references(path: Path) -> List[Reference]:
-    """The reference summaries of a file of text, a line each, without sentences shorter than :data:`SHORTEST`."""
+    """Read reference summaries from a text file, one per line, without sentences shorter than :data:`SHORTEST`."""
     cut = make_words("ptb")
     found = []
     for line in read_lines(path):
@@ -50,7 +50,9 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """A sub-sentence: as often as not a clause, if commas and conjunctions show one; else at least half the words."""
+    """Choose a part of a sentence: half the time a clause, if commas and conjunctions mark one; else at least half the
+    words.
+    """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
@@ -62,7 +64,7 @@ def part_of(words: Words, generator: Random) -> Words:
 
 
 def kind_of(word: str, is_first: bool) -> Optional[str]:
-    """Whether a word is a "number" or a "name": has a capital, though no sentence begins with it; None for neither."""
+    """Classify a word as a "number" or a "name" (a capital, though it does not begin a sentence); None for neither."""
     if _NUMBER.fullmatch(word):
         return "number"
     is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
@@ -70,18 +72,17 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
 
 
 class Synthesis:
-    """Makes pairs of reference summaries.
+    """Makes pairs from reference summaries.
 
-    The premise is a sentence of a reference or, as often, the whole reference, which a reward compares with. The
-    hypothesis is
+    The premise is a sentence of a reference or, equally often, the whole reference, as in the reward. The hypothesis is
 
         entailment      a part of that sentence, which may be all of it
         neutral         a part of a sentence of another reference, with a word that the premise lacks
-        contradiction   a part of that sentence with one number or name exchanged for another of the corpus, which the
+        contradiction   a part of that sentence with one number or name replaced by another of the corpus, which the
                         premise lacks; none if it has neither
 
     Args:
-        references: of a split. seed: of all that is drawn.
+        references: of a split. seed: of all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):
@@ -99,7 +100,7 @@ class Synthesis:
         return len(self._references)
 
     def pairs(self, number: int) -> Iterator[NliPair]:
-        """The pairs of reference ``number``, at most three for each of its sentences."""
+        """Pairs of reference ``number``, at most three for each of its sentences."""
         reference = self._references[number]
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
@@ -122,7 +123,7 @@ class Synthesis:
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
-        """A part of the sentence with a number or a name exchanged; None if there is none, or nothing to put there."""
+        """A part of the sentence with a number or a name replaced; None if there is none, or no replacement."""
         kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
@@ -137,13 +138,13 @@ class Synthesis:
 
 
 def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
-    """Write OUT/SPLIT.tsv of each TEXT/SPLIT.target; yields what there is to say about each.
+    """Write OUT/SPLIT.tsv for each TEXT/SPLIT.target; yields a message about each.
 
     Args:
-        documents: at most so many references of a split are taken, evenly spread.
+        documents: maximum number of references per split, taken at even intervals.
 
     Raises:
-        InputError: there are no references, or none that a pair can be made of.
+        InputError: there are no references, or no pair can be made from them.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:

@@ -1,8 +1,7 @@
-"""Training and judging entailment models; for the command ``etads-nli``.
+"""Train and evaluate entailment models; for the command ``etads-nli``.
 
-After each epoch the weights, the optimiser's state and what was reached are stored in one file,
-``training.safetensors``, so that a training that was killed goes on from there and ends with the same weights as one
-that was not.
+After each epoch the weights, the optimiser's state and the progress are stored in one file, ``training.safetensors``.
+An interrupted training continues from it and ends with the same weights as an uninterrupted one.
 """
 
 import math
@@ -21,7 +20,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..data.nli_pairs import LABELS, SKIPPED, punctuation_warning, read_pairs
-from ..data.weights_file import read_weights
+from ..data.weights_file import WeightsFile
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..systems.entailment.decomposable import DecomposableAttention
@@ -45,14 +44,14 @@ from .runs import device_of
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
-"""Of the gradient, which is scaled down to it."""
+"""Norm to which larger gradients are scaled down."""
 SORTED_TOGETHER = 50
-"""Batches whose pairs are sorted by length together, so that a batch has little padding."""
+"""Number of batches that are sorted by length together, so that a batch has little padding."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a model depends on, under the names of the command's options."""
+    """Settings that determine a model, under the names of the command's options."""
 
     train: Sequence[Path]
     valid: Sequence[Path]
@@ -71,11 +70,11 @@ class Settings:
 
     @property
     def config(self) -> NliConfig:
-        """What the model's folder says of it."""
+        """The configuration for the model's folder."""
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
-        """As JSON has it."""
+        """The settings as JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
@@ -90,7 +89,7 @@ class Pairs:
 
     @classmethod
     def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
-        """The pairs of files; raises InputError if there is none, or as :func:`read_pairs`."""
+        """Read the pairs of files; raises InputError if there is none, or from :func:`read_pairs`."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
@@ -103,7 +102,7 @@ class Pairs:
 
 
 def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
-    return [sys.intern(word) for word in tokenizer.encode(text).split()]  # each word once in memory
+    return [sys.intern(word) for word in tokenizer.encode(text).split()]  # each distinct word once in memory
 
 
 class Encoded(NamedTuple):
@@ -115,7 +114,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs, dictionary: Dictionary, config: NliConfig) -> "Encoded":
-        """The ids of the words that the dictionary has."""
+        """Look up the ids of the words in the dictionary."""
         premises, hypotheses = (
             [words_to_ids(words, dictionary, config.keep_case) for words in texts]
             for texts in (pairs.premises, pairs.hypotheses)
@@ -124,7 +123,7 @@ class Encoded(NamedTuple):
 
 
 def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
-    """The most frequent words of the pairs, and those of ``--more-words``."""
+    """Build a dictionary of the pairs' most frequent words and the words of ``--more-words``."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
         for words in texts:
@@ -139,7 +138,7 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
 
 
 class Progress(NamedTuple):
-    """How far a training is: epochs done, the best one, and how many validation pairs that one judged rightly."""
+    """Progress of a training: epochs done, the best one, and its number of correct validation pairs."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -162,7 +161,7 @@ class Trainer:
     def epoch(self, number: int) -> float:
         """Train on all pairs once; returns the mean loss.
 
-        Order and dropout depend on the seed and the number alone.
+        Order and dropout depend only on the seed and the number.
 
         Raises:
             InputError: the loss is not finite.
@@ -197,7 +196,7 @@ class Trainer:
         return batches
 
     def state(self, progress: Progress) -> Dict[str, Tensor]:
-        """Everything that a training goes on from."""
+        """State from which the training can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             for key, value in self.optimizer.state[parameter].items():
@@ -205,13 +204,13 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Go on from a file with a :meth:`state`; raises InputError if it is none of this model's."""
+        """Continue from a file with a :meth:`state`; raises InputError if it is not one of this model's."""
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
             expected.update({f"adam.{name}.{key}": value for key, value in moments.items()})
         expected["progress"] = torch.tensor(Progress())
-        stored = read_weights(path, {}, expected, f"Delete it, or choose another folder than {path.parent}")
+        stored = WeightsFile(path, {}, f"Delete it, or choose another folder than {path.parent}").read(expected)
         self.model.load_state_dict({n[len("model.") :]: w for n, w in stored.items() if n.startswith("model.")})
         for name, parameter in self.trained.items():
             values = {key: stored[f"adam.{name}.{key}"] for key in ("exp_avg", "exp_avg_sq")}
@@ -221,11 +220,11 @@ class Trainer:
 
 
 def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
-    """Train a model, or go on with one; returns what there is to say about it.
+    """Train a model, or continue its training; returns messages about it.
 
     Args:
         out: folder for the model of the epoch with the best accuracy, and for the state of the training.
-        epochs: most of them. patience: stop after so many without a better accuracy.
+        epochs: maximum number. patience: number of epochs without a better accuracy after which to stop.
 
     Raises:
         InputError: files cannot be read, or the folder holds a training with other options or other pairs.
@@ -240,7 +239,8 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
-    goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))  # else the best epoch's model is gone
+    # else the best epoch's model would be lost
+    goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")
     progress = trainer.load(out / STATE) if goes_on else Progress()
@@ -270,7 +270,7 @@ def _check_same(out: Path, settings: Settings) -> None:
     for name, value in settings.plain().items():
         if before.get(name) != value:
             raise InputError(
-                f"MODEL {out}: it was trained with another --{name.replace('_', '-')} ({before.get(name)}, now "
+                f"MODEL {out}: it was trained with a different --{name.replace('_', '-')} ({before.get(name)}, now "
                 f"{value}); choose another folder"
             )
 
@@ -285,16 +285,16 @@ def _make_trainer(pairs: Pairs, dictionary: Dictionary, settings: Settings, devi
 
 
 def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
-    """How many pairs the model judges rightly."""
+    """Count the pairs that the model classifies correctly."""
     found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
 
 def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """How well a model judges the pairs of files; ``out`` takes P(entailment), a line for each pair.
+    """Evaluate a model on the pairs of files; ``out`` receives P(entailment), one line per pair.
 
     Raises:
-        InputError: the folder holds no model, or a file cannot be read.
+        InputError: the folder has no model, or a file cannot be read.
     """
     scorer = EntailmentScorer.load(folder).to(device_of(device))
     counts: Counter = Counter()
@@ -306,6 +306,6 @@ def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Opti
     right = (found.argmax(dim=1) == labels).float().mean().item()
     entailed = ((found[:, 0] > 0.5) == (labels == 0)).float().mean().item()
     return (
-        f"{len(labels):,} pairs ({counts[SKIPPED]:,} {SKIPPED}): accuracy {right:.4f}; {entailed:.4f} if the question "
-        "is only whether the premise entails the hypothesis"
+        f"{len(labels):,} pairs ({counts[SKIPPED]:,} {SKIPPED}): accuracy {right:.4f}; {entailed:.4f} for the binary "
+        "decision between entailment and the rest"
     )

@@ -1,4 +1,4 @@
-"""Summaries of sentences that are taken and rewritten; for the command ``etads-rewrite``."""
+"""Summarise by selecting and rewriting sentences; for the command ``etads-rewrite``."""
 
 import argparse
 import json
@@ -24,17 +24,17 @@ from .labels import need_marks
 from .runs import detokenizer_of, device_of
 
 SENTENCES = 5
-"""How many sentences are taken of a document where nobody says when to stop, or nothing was taken."""
+"""Number of sentences to select if the extractor cannot stop, or has selected none."""
 
 
 def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
-    """Write the summaries of a split, and say what they are.
+    """Write the summaries of a split, and describe them.
 
     Args:
         folder: with binarised data. args: of the command, with paths of checkpoints.
 
     Raises:
-        InputError: a checkpoint is of another kind of model or of other data, or documents have no sentences.
+        InputError: a checkpoint has another kind of model or other data, or documents have no sentences.
         FileNotFoundError: there is no such split.
         InputError: another process is writing OUTPUT.
     """
@@ -70,7 +70,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """The extractor of the command, in evaluation mode, and the task of its checkpoint, which reads DATA; see above."""
+    """Load the command's extractor, in evaluation mode, and its checkpoint's task, which reads DATA; see above."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -80,9 +80,9 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
         raise InputError(f"--extractor {args.extractor}: {error}") from None
     extractor = models[0]
     if not isinstance(extractor, PointerExtractor):
-        raise InputError(f"--extractor {args.extractor}: it is no --arch pointer_extractor")
+        raise InputError(f"--extractor {args.extractor}: it is not of --arch pointer_extractor")
     if args.sentences and extractor.stop is not None:
-        raise InputError(f"--sentences {args.sentences}: has no effect on this extractor, which has learnt to stop")
+        raise InputError(f"--sentences {args.sentences}: has no effect on this extractor, which has learned to stop")
     task.labels.read(None)
     return extractor.eval(), task
 
@@ -90,7 +90,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
 def summarise(
     documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
 ) -> List[List[Tuple[int, ...]]]:
-    """The sentences of the summary of each document, both as ids: those of documents (S,) with the end symbol."""
+    """Yield the sentences of each document's summary as ids; documents (S,) include the end symbol."""
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
     taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
@@ -111,7 +111,7 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """What the summaries depend on: options, and sizes and times of change of the checkpoints and of the data."""
+    """Settings that determine the summaries: options, and sizes and modification times of checkpoints and data."""
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
     stats = {str(path): path.stat() for path in files}
@@ -120,13 +120,14 @@ def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 
 
 class _Output:
-    """A file of summaries that gets its name when it is complete; until then another call can go on with it.
+    """A file of summaries that gets its name when it is complete; until then a later call can continue it.
 
     Args:
-        path: of the file. made_by: what the summaries depend on; those that others have made are thrown away.
+        path: of the file. made_by: settings that determine the summaries; partial summaries of other settings are
+            deleted.
 
     Attributes:
-        done: how many summaries it already has.
+        done: number of summaries that it already has.
     """
 
     def __init__(self, path: Path, made_by: Dict[str, Any]):
@@ -136,7 +137,7 @@ class _Output:
         found = b""
         if self.record.is_file() and self.partial.is_file() and self.record.read_text(encoding="utf-8") == text:
             found = self.partial.read_bytes()
-            found = found[: found.rfind(b"\n") + 1]  # a last line may be cut off
+            found = found[: found.rfind(b"\n") + 1]  # the last line may be incomplete
         self.lines: List[str] = found.decode("utf-8").split("\n")[:-1]
         self.done = len(self.lines)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,13 +149,13 @@ class _Output:
         self.lines.append(line)
 
     def keep(self) -> None:
-        """Write down the summaries that were added since the last call."""
+        """Write the summaries that were added since the last call to disk."""
         with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])
         self.done = len(self.lines)
 
     def finish(self) -> str:
-        """Give the file its name; returns what it has."""
+        """Rename the complete file; returns its summaries."""
         os.replace(self.partial, self.path)
         self.record.unlink()
         count = max(len(self.lines), 1)

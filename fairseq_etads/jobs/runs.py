@@ -9,7 +9,7 @@ from ..platform.errors import InputError
 
 
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
-    """The checkpoint that RUN and ``--checkpoint`` name, and its binarised data; None for those of the training.
+    """Resolve RUN and ``--checkpoint`` to a checkpoint and its binarised data; the data is None for the training's.
 
     Raises:
         InputError: there is no such checkpoint, or no data in ``--prepared``.
@@ -26,20 +26,22 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
 
 
 def only_warnings() -> None:
-    """Let fairseq and this project log no more than warnings."""
+    """Silence fairseq and this project except for warnings."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def device_of(name: Optional[str]) -> Any:
-    """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if there is no such."""
+    """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if it does not
+    exist.
+    """
     from ..summarizer.summarizer import device_of as checked  # late: it imports torch
 
     return checked(name)
 
 
 def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
-    """A TextTokenizer that turns words, with their subwords joined, into text; sentence marks stay.
+    """A TextTokenizer that joins words, with their subwords joined, into text; sentence marks stay.
 
     Args:
         dictionary: of the data. subwords: see :func:`~fairseq_etads.text.subwords.word_ends`. folder: for the message.
@@ -51,7 +53,7 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
     from ..vocabulary.kinds import detect_words
 
     if subwords == "gpt2":
-        raise InputError(f"DATA {folder}: it has GPT-2's pieces, which are no words; prepare the text in another way")
+        raise InputError(f"DATA {folder}: it has GPT-2's pieces, which are not words; prepare the text in another way")
     kind = detect_words(dictionary, subwords)
     return TextTokenizer(
         argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")

@@ -1,4 +1,4 @@
-"""Probabilities of a content selector for the documents of a split; for the command ``etads-select``."""
+"""Compute a content selector's probabilities for the documents of a split; for the command ``etads-select``."""
 
 import argparse
 import json
@@ -23,13 +23,13 @@ from .runs import device_of
 
 
 def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
-    """Write the probabilities of the splits that ``args`` name, and say how good they are.
+    """Write the probabilities of the splits in ``args``, and report their quality.
 
     Args:
-        checkpoint: of fairseq-train. data: its data directory; None for the one with which it was trained.
+        checkpoint: of fairseq-train. data: its data directory; None for the training's.
 
     Raises:
-        InputError: the checkpoint is of no selector, or the data or the labels cannot be read.
+        InputError: the checkpoint is not a selector's, or the data or the labels cannot be read.
     """
     overrides: Dict[str, Any] = {"init_from": None, **({} if data is None else {"data": str(data)})}
     if args.truncate_source:
@@ -38,8 +38,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     model = models[0] if isinstance(models[0], Selector) else getattr(models[0], "extractor", None)
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
-            f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor, or a model "
-            "with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
+            f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
+            "model with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)
@@ -47,7 +47,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     model = model.to(device).eval()
     for split in args.subset:
         task.load_dataset(split)
-        rows = _probabilities(model, task, split, args.max_tokens, device)
+        held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
+        rows = _probabilities(model, task, split, args.max_tokens, device, held_out)
         path = (args.out or checkpoint.parent.parent) / file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
@@ -57,6 +58,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
+        if held_out:
+            line += ", each by the half that has not seen it"
         labels = (args.labels or folder) / file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
             report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
@@ -69,7 +72,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
 
 def describe(scores: Dict[str, float]) -> str:
-    """The figures of a split in words."""
+    """The figures of a split as text."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
         f"(best: {scores['best_f1']:.4f} above {scores['best_threshold']:.3g}), labelled {scores['positive']:.1%}"
@@ -78,9 +81,13 @@ def describe(scores: Dict[str, float]) -> str:
 
 @torch.no_grad()
 def _probabilities(
-    model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device
+    model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Of each document in order the probabilities of its units, those of words for each token that is read."""
+    """Of each document in order the probabilities of its units, those of words for each token that is read.
+
+    Args:
+        held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
+    """
     dataset = task.dataset(split)
     longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
     batches = task.get_batch_iterator(
@@ -91,10 +98,10 @@ def _probabilities(
         if device.type == "cuda":
             sample = utils.move_to_cuda(sample, device)
         tokens = sample["net_input"]["src_tokens"]
-        logits, real = model(tokens)
+        logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # of words, padding may be on either side; of sentences, units without words keep their numbers
+            # for words, padding may be on either side; for sentences, units without words keep their numbers
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 
@@ -117,7 +124,9 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
 def _scores(
     path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
 ) -> Dict[str, float]:
-    """How well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the split."""
+    """Measure how well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the
+    split.
+    """
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))

@@ -1,9 +1,9 @@
-"""Which words summaries have if the document has a certain word; for the command ``etads-shortlist``.
+"""Find the words that are frequent in summaries of documents with a given word; for the command ``etads-shortlist``.
 
 A word w of summaries goes with a word s of documents by P(w | s), the share of the documents with s whose summaries
 have w: what lexical tables of machine translation estimate, too. A list is to hold as many words of the summary as it
 can at its length, and at equal length this ranking had more of them than those by measures of association that reward
-what is rare (docs/decoding.md has the figures).
+what is rare (docs/experiments.md has the figures).
 """
 
 from pathlib import Path
@@ -19,19 +19,21 @@ from ..vocabulary.dictionary import known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
-"""Pairs of words that are counted at once, in 32 bits: half a gibibyte. The data are read as often as that needs."""
+"""Pairs of words that are counted at once, in 32 bits: half a gibibyte. The data is read as many times as that
+requires.
+"""
 FEWEST_TOGETHER = 2
-"""A pair of words that was seen less often may be chance."""
+"""Smallest count of a pair of words; a lower one may be due to chance."""
 CHECKED = 1000
-"""How many pairs of the validation data are looked at, the first ones."""
+"""Number of validation pairs to check, from the beginning."""
 
 
 class Limits(NamedTuple):
-    """How much is learnt.
+    """Limits of a shortlist.
 
     Attributes:
-        frequent: words that are on every list. per_word: most words that go with a word of a document.
-        truncate_source, truncate_target: so many tokens of a document, and of a summary, are read.
+        frequent: number of words on every list. per_word: maximum number of words associated with a word of a document.
+    truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
     frequent: int
@@ -59,11 +61,11 @@ class Pairs:
         return len(self._pairs.src)
 
     def document(self, number: int) -> np.ndarray:
-        """Ids in ascending order."""
+        """Ids of a document's words in ascending order."""
         return self._distinct(self._pairs.src[number], self.source_words)
 
     def summary(self, number: int) -> np.ndarray:
-        """Ids in ascending order."""
+        """Ids of a summary's words in ascending order."""
         return self._distinct(self._pairs.tgt[number], self.target_words)
 
     def tokens(self, number: int) -> torch.Tensor:
@@ -76,12 +78,12 @@ class Pairs:
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
     def progress(self, what: str) -> Iterator[int]:
-        """The numbers of all pairs, with a bar."""
+        """Indices of all pairs, with a progress bar."""
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
 def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
-    """How many documents have each word (V_s,), and how many summaries (V,); int64."""
+    """Number of documents with each word (V_s,), and of summaries (V,); int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
     for number in pairs.progress("frequencies"):
@@ -91,16 +93,16 @@ def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """The ids (F,) of the at most ``count`` most frequent words that occur, the most frequent first."""
+    """Ids (F,) of the ``count`` most frequent words that occur (or fewer), most frequent first."""
     order = np.argsort(-in_summaries, kind="stable")[:count]
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
 def strongest(counts: np.ndarray, most: int) -> np.ndarray:
-    """Places of the at most ``most`` largest counts, the largest first and of equal ones the first.
+    """Indices of the ``most`` largest counts (or fewer), largest first; equal ones keep their order.
 
-    The counts (n,) are of the documents with a word whose summaries have each of n words, so the order is that of
-    P(w | s). Those below :data:`FEWEST_TOGETHER` are left out.
+    The counts (n,) belong to one word of documents: the number of summaries with each of n words. So the order is by
+    P(w | s). Counts below :data:`FEWEST_TOGETHER` are dropped.
     """
     order = np.argsort(-counts, kind="stable")[:most]
     chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
@@ -108,10 +110,10 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 class WordsTogether:
-    """The words of summaries that go with each word of documents.
+    """The words of summaries that are associated with each word of documents.
 
     Args:
-        pairs: of the training data. per_word: k. frequent: ids that are on every list, and so in no row.
+        pairs: of the training data. per_word: k. frequent: ids that are on every list, so that rows omit them.
         own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
         counts: of :func:`document_frequencies`.
     """
@@ -121,12 +123,12 @@ class WordsTogether:
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
         is_counted[frequent] = False
-        self.columns = is_counted.nonzero()[0]  # ids of the words of summaries that are counted
+        self.columns = is_counted.nonzero()[0]  # ids of the summaries' words to count
         self._column_of = np.full(len(is_counted), -1)
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """(V_s, k), int32: ids, the likeliest first; -1 where there are no more."""
+        """Table (V_s, k), int32: ids, the likeliest first; -1 where there are no more."""
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
         if not len(rows) or not len(self.columns):
@@ -144,35 +146,37 @@ class WordsTogether:
         return table
 
     def _count(self, words: np.ndarray, what: str) -> np.ndarray:
-        """How many documents with each of the words (n,) have summaries with each counted word: (n, columns), int32."""
+        """Count the documents with each of the words (n,) and each counted word in their summary: (n, columns),
+        int32.
+        """
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
         for number in self.pairs.progress(what):
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
-            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1  # distinct words: no cell comes twice
+            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1  # distinct words: each cell occurs at most once
         return counts
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
-    """For each known word of documents its id among the known words of summaries, -1 for none: (V_s,)."""
+    """Id in summaries of each known word of documents, -1 for none: (V_s,)."""
     known = known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
 
 
 def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
-    """Learn from the training data of a folder, and write a file; returns what there is to say about it.
+    """Learn from a folder's training data, and write a file; returns messages about it.
 
     Raises:
-        InputError: the training data have no summaries.
-        FileNotFoundError: there are no training data.
+        InputError: the training data has no summaries.
+        FileNotFoundError: there is no training data.
     """
     task = open_task(folder)
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:
-        raise InputError(f"DATA {folder}: its training data have no summaries to learn from")
+        raise InputError(f"DATA {folder}: its training data has no summaries to learn from")
     source, target = task.source_dictionary, task.target_dictionary
     pairs = Pairs(task.dataset("train"))
     counts = document_frequencies(pairs)
@@ -182,8 +186,8 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
     said = [
-        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} words of documents have others "
-        f"that go with them, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
+        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} words of documents have "
+        f"associated words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
     ]
     if any(folder.glob("valid.*.idx")):
         task.load_dataset("valid")
@@ -192,7 +196,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
 
 
 def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
-    """How long the lists of validation documents are, and how much of their summaries is on them."""
+    """Report the length of lists for validation documents, and the share of their summaries on them."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):

@@ -1,1 +1,1 @@
-"""Code that makes the same numbers faster or safer: products on CPUs, focus-attention, precision."""
+"""Faster or safer computations of the same numbers: products on CPUs, focus-attention, precision."""

@@ -1,4 +1,4 @@
-"""torch's products and attention without public names: which work on this processor, and how to call them."""
+"""torch's CPU products and attention without public names: test their support by this processor, and call them."""
 
 import contextlib
 import functools
@@ -11,10 +11,10 @@ from torch import Tensor
 
 @functools.cache
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
+    """Tell whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
 
-    They are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
-    before they are relied on; without them generation uses torch's plain products.
+    torch.compile uses these operators for CPUs. They have no public names, so they are tested before use; without them
+    generation uses torch's plain products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -29,34 +29,37 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Whether an x86 processor has one of these sets of instructions of the AVX-512 generation, and torch may use them.
+    """Tell whether an x86 processor has one of these AVX-512-era instruction sets, and torch may use it.
 
     Args:
-        names: of functions in ``torch.cpu``, which differ between versions of torch.
+        names: of functions in ``torch.cpu``; they differ between versions of torch.
     """
-    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY says so
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY requests it
         return False
     return any(getattr(torch.cpu, name, bool)() for name in names)
 
 
 def has_fast_bfloat16() -> bool:
-    """Whether the processor has bfloat16 instructions; emulating them is slower than float32."""
+    """Tell whether the processor has bfloat16 instructions; emulating them is slower than float32."""
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 
 INT8_LEVELS = (127, 63)
-"""Inputs of 8-bit products are rounded to so many steps of their largest number, on either side of zero.
+"""Inputs of 8-bit products are rounded to this many steps of their largest number, on either side of zero. Processors
+without VNNI add two products in 16 bits: products of two 8-bit numbers overflow there, products with 7-bit numbers do
+not.
 
-Processors without VNNI add two products in 16 bits, where those of two 8-bit numbers do not fit; of 7 bits they do.
+Processors without VNNI add two products in 16 bits, where products of two 8-bit numbers overflow, and products with
+7-bit numbers do not.
 """
 
 
 @functools.cache
 def int8_levels() -> Optional[int]:
-    """The most of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch brings for x86, are exact.
+    """Largest of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch has for x86, are exact.
 
-    None: there are no such products here. They are tried with the numbers whose sums leave 16 bits first, so that no
-    list of processors is needed.
+    None: there are no such products here. The test uses numbers with sums that overflow 16 bits, so that no list of
+    processors is needed.
     """
     weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
@@ -69,27 +72,29 @@ def int8_levels() -> Optional[int]:
 
 
 def pack_int8(weight: Tensor, scale: Tensor) -> Any:
-    """An int8 weight (out, in) times a scale for each row (out,), packed for :func:`int8_linear`."""
+    """Pack an int8 weight (out, in) with a scale for each row (out,) for :func:`int8_linear`."""
     zeros = torch.zeros(len(scale), dtype=torch.long)
     weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
     return torch.ops.quantized.linear_prepack(weight, None)
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Rows (n, in) in float32, between -1 and 1, rounded to 1/levels, times a packed weight: (n, out) in float32.
+    """Multiply rows (n, in) in float32, between -1 and 1, rounded to 1/levels, by a packed weight: (n, out) in float32.
 
-    torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so that a row's result depends on the
-    others; here the scale is given.
+    torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so a row's result depends on the
+    others. Here the scale is given.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch looks through the arguments in Python first, which takes a quarter of the time of a small product
+    # torch first checks the arguments in Python, which takes a quarter of the time of a small product
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
 
 
 def pack_weight(weight: Tensor) -> Tensor:
-    """A weight (out, in) on the CPU in the layout of the processor's matrix kernels, for :func:`packed_linear` only."""
+    """Pack a weight (out, in) on the CPU into the layout of the processor's matrix kernels, only for
+    :func:`packed_linear`.
+    """
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
 
 
@@ -99,7 +104,7 @@ def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor], relu: bool 
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
-    """softmax(q k^T) v of (B, H, S, D) on a CPU, and the logarithms of the softmax's denominators (B, H, S)."""
+    """Compute softmax(q k^T) v of (B, H, S, D) on a CPU, and the logarithms of the softmax's denominators (B, H, S)."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, normaliser = kernel(q, k, v, 0.0, False, attn_mask=None, scale=1.0)
     return out, normaliser
@@ -108,7 +113,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
 def flash_attention_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, normaliser: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Gradients of :func:`flash_attention` to q, k and v; ``gradient`` is that of ``out``."""
+    """Gradients of :func:`flash_attention` with respect to q, k and v; ``gradient`` belongs to ``out``."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     of_q, of_k, of_v = kernel(gradient, q, k, v, out, normaliser, 0.0, False, attn_mask=None, scale=1.0)
     return of_q, of_k, of_v
@@ -116,7 +121,9 @@ def flash_attention_backward(
 
 @functools.cache
 def has_flash_attention(dtype: torch.dtype) -> bool:
-    """Whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with torch's plain attention."""
+    """Tell whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with torch's plain
+    attention.
+    """
     x = torch.linspace(-1, 1, 3 * 2 * 5 * 8, dtype=dtype).view(3, 1, 2, 5, 8).sin()
     try:
         with torch.enable_grad():
@@ -133,16 +140,16 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` of rows (n, in) by oneDNN, with a weight (out, in) as it is, without gradient."""
+    """``torch.nn.functional.linear`` of rows (n, in) by oneDNN, with an unpacked weight (out, in), without gradient."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @functools.cache
 def has_faster_linear() -> bool:
-    """Whether :func:`plain_linear` is faster than torch's product here, and agrees with it.
+    """Tell whether :func:`plain_linear` is faster here than torch's product, and agrees with it.
 
-    MKL, which torch multiplies with, uses AVX-512 on Intel's processors only; oneDNN uses it on others, too, and is
-    then 20 % faster. Elsewhere the two are alike.
+    torch multiplies with MKL, which uses AVX-512 only on Intel's processors. oneDNN uses it on others, too, and is then
+    20 % faster. Elsewhere the two are equally fast.
     """
     if not (can_pack_weights(torch.float32) and _has_instructions("_is_avx512_supported", "_is_cpu_support_avx512")):
         return False

@@ -1,9 +1,9 @@
-"""Dropout that is fast on a CPU and keeps a byte for each element, where torch keeps four.
+"""Dropout that is fast on a CPU and keeps one byte per element instead of torch's four.
 
 torch's dropout takes 8 ns per element on a CPU, nearly all of it to draw one random number for each, and keeps the
-factors of the backward pass in float32. Here one draw of 64 bits decides for four elements, and the backward pass keeps
-a mask of bytes. Probabilities are rounded to multiples of 1/65536. The masks come from torch's generator, but are not
-those that torch would draw.
+factors of the backward pass in float32. Here one draw of 64 bits serves four elements, and the backward pass keeps a
+mask of bytes. Probabilities are rounded to multiples of 1/65536. The masks come from torch's generator, but differ from
+torch's own masks.
 """
 
 from typing import Any, Tuple
@@ -14,18 +14,18 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 LEVELS = 65536
-"""Of the 16 random bits that decide for an element."""
+"""Number of values of the 16 random bits for an element."""
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
-    """A random mask in the shape of ``x``, uint8, 0 with probability ``dropped`` / LEVELS and 1 otherwise."""
+    """Draw a random mask in the shape of ``x``, uint8, 0 with probability ``dropped`` / LEVELS and 1 otherwise."""
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     keep = bits.view(torch.int16)[: x.numel()] >= dropped - LEVELS // 2
     return keep.view(x.shape).view(torch.uint8)  # bytes convert to floating point four times faster than booleans
 
 
 class _Dropout(torch.autograd.Function):
-    """x times a mask times a scale; keeps the mask."""
+    """Multiplies x by a mask and a scale; keeps the mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -52,13 +52,13 @@ class CompactDropout(FairseqDropout):
     """fairseq's dropout module, with :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """``x`` with some elements 0 and the others scaled, in training and with --retain-dropout."""
+        """Set some elements of ``x`` to 0 and scale the others, in training and with --retain-dropout."""
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return dropout(x, self.p) if active else x
 
 
 def use_compact_dropout(model: nn.Module) -> None:
-    """Put a :class:`CompactDropout` in the place of each of fairseq's dropout modules."""
+    """Replace each of fairseq's dropout modules by a :class:`CompactDropout`."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is FairseqDropout:

@@ -5,7 +5,7 @@ padding, on either side. Nothing here depends on how much padding a batch has: l
 only.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
-section 3.2. docs/etads.md says how it is computed, and how exactly.
+section 3.2. docs/etads.md describes the computation and its accuracy.
 """
 
 import functools
@@ -34,13 +34,14 @@ from .focus_columns import (
 logger = logging.getLogger(__name__)
 
 EXACT_COLUMNS = {("cpu", None)}
-"""Processors, as device type and CUDA capability, whose fused attention is known to add float32 columns exactly.
-
+"""Processors, as device type and CUDA capability, where fused attention is known to add float32 columns exactly.
 torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
-yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be entered here.
+yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be added here.
 """
 LONGEST_BIAS = 512
-"""Longest document, in tokens with padding, whose focal bias is built at once (form "bias"), and kept for training."""
+"""Longest document, in tokens with padding, for which the focal bias is built at once (form "bias") and kept for
+training.
+"""
 BIAS_ELEMENTS = 2**24
 """Most elements of the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
 
@@ -48,7 +49,7 @@ BIAS_ELEMENTS = 2**24
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Positions inside each document, and the documents' lengths, both counting real tokens only.
+    """Positions inside each document, and the documents' lengths; both count only real tokens.
 
     Returns:
         positions (B, S) float32, 0 … m-1 at real tokens whatever the side of the padding, 0 at padding;
@@ -83,7 +84,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
+    """The form "columns" of :func:`focus_attention`; all tensors have the same dtype."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
@@ -106,7 +107,7 @@ def _focus_by_columns(
 def _focus_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "bias" of :func:`focus_attention`; q and focus may be those of some of the queries."""
+    """The form "bias" of :func:`focus_attention`; q and focus may be restricted to some of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
@@ -141,13 +142,14 @@ def focus_form(
     length: int,
     exact_products: bool = True,
 ) -> str:
-    """The form in which :func:`focus_attention` computes when none is asked for.
+    """The default form of :func:`focus_attention`.
 
-    "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere "bias"
-    for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
+    It is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere
+    "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
 
     Args:
-        dtype: in which it computes, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: another.
+        dtype: of the computation, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: other
+            devices.
         length: S, with padding. exact_products: False if torch may round the factors of float32 products
             (``torch.set_float32_matmul_precision``).
     """
@@ -214,23 +216,23 @@ def focus_attention(
         center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
-        form: how to compute it, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
+        form: form of the computation, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
         strength: a factor of f for each head (H,), in float32 or better; None: 1, as in the paper. At 0 this is plain
-            attention, and gradient reaches the strength alone.
+            attention, and only the strength gets a gradient.
 
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite and meaningless.
 
-    It runs in float32 also for half-precision inputs and under autocast, because the bias spans many orders of
-    magnitude, and in float64 for float64. The forms:
+    It computes in float32 also for half-precision inputs and under autocast, since the bias spans many orders of
+    magnitude; for float64 in float64. The forms:
 
     - "columns": expanding the square, f is a product of a few columns per query with a few columns per key. They are
-      appended to q and k, and torch's fused attention does the rest: no S x S tensor exists (on a CPU, it is fused only
-      for ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact
-      one down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
+      appended to q and k, and torch's fused attention does the rest without an S x S tensor (on a CPU, only for
+      ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact one
+      down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
     - "bias": f is the kernel's float32 mask (B, H, S, S). As exact as the kernel's q k^T, on every device.
-    - "blocks": the same for a block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
-      backward pass computes again.
+    - "blocks": the same for one block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
+      backward pass recomputes.
     """
     work = torch.promote_types(q.dtype, torch.float32)
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]

@@ -1,8 +1,8 @@
-"""The columns by which fused attention computes focus-attention, and torch's kernel for CPUs with them.
+"""The columns by which fused attention computes focus-attention, and torch's CPU kernel with these columns.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C and G columns.
 Appended to queries and keys, the columns add the focal bias to their products, so that no T x S tensor exists.
-docs/etads.md says how exact this is.
+docs/experiments.md shows how exact this is.
 """
 
 import math
@@ -15,11 +15,14 @@ from torch import Tensor
 from .cpu import flash_attention, flash_attention_backward
 
 SCOPE_FLOOR = 0.1
-"""Smallest scope sigma, in tokens. At the floor the next token already has a bias of -200, so the attention is one-hot
-and nothing is lost; without it equation 7 divides by zero once sigmoid underflows."""
+"""Smallest scope sigma, in tokens. At this scope the next token already has a bias of -200, so the attention is one-hot
+and nothing is lost. Without the minimum, equation 7 would divide by zero once sigmoid underflows.
+"""
 
 LARGEST_PART = 1024
-"""Most tokens that share an origin of the columns: so far away, multiples of x^2 still have a few bits to spare."""
+"""Most tokens that share an origin of the columns: at this distance, multiples of x^2 still have a few bits to
+spare.
+"""
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
 PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
@@ -40,13 +43,13 @@ class Focus(NamedTuple):
         return Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
 
     def split(self, rows: int) -> "List[Focus]":
-        """The focus of so many queries at a time."""
+        """Split the focus into groups of ``rows`` queries."""
         starts = range(0, self.center.shape[2], rows)
         return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
 
 def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """-(P - mu)^2 * 2 / sigma^2 (times the strength) as a polynomial in x = P - origin: coefficients of x^2, x and 1.
+    """Coefficients of x^2, x and 1 of -(P - mu)^2 * 2 / sigma^2 (times the strength), a polynomial in x = P - origin.
 
     ``origin`` broadcasts against the others; each result has the broadcast shape.
     """
@@ -71,12 +74,12 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
 
 
 def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns whose dot product is the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
+    """Columns with the focal bias as their dot product: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
 
     Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
-    coefficient is split into a multiple of a unit and a remainder. The unit is such that the multiples' products with
-    the (integer) powers of x, and their partial sums, fit 24 bits: they are added without rounding. Long documents are
-    divided into N blocks of at most ``LARGEST_PART`` tokens, each with an origin and columns of its own.
+    coefficient is split into a multiple of a unit and a remainder. The unit is chosen so that the multiples' products
+    with the (integer) powers of x, and their partial sums, fit in 24 bits: they are added without rounding. Long
+    documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with its own origin and columns.
     """
     width, first, block = _blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
@@ -97,10 +100,11 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
 
 
 def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns that add exactly 0 to the scores and carry the gradient to center, scope and strength.
+    """Columns that add exactly 0 to the scores and carry the gradient to ``center``, ``scope`` and ``strength``.
 
     Queries (B, H, T, 1 + 2 N), keys (B, S, 1 + 2 N). The gradient is a difference of moments of the positions, which
-    cancel badly far from the origin; so each quarter of ``LARGEST_PART`` tokens (or of a shorter document) has its own.
+    loses precision far from the origin. So each quarter of ``LARGEST_PART`` tokens (or of a shorter document) has its
+    own origin.
     """
     width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
     origins = first + (width / 2).floor()  # (B, N)
@@ -114,9 +118,10 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 
 
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
-    """Columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that with ``width`` more C is a multiple of 8.
+    """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of 8.
 
-    Fused kernels want that of a head's width, and C itself may as well be one. The keys' are expanded to (B, H, S, C).
+    Fused kernels require this of the width of a head; C itself is made a multiple of 8, too. The keys' columns are
+    expanded to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -126,18 +131,18 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
 
 
 def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """q, k and v (B, H, S, D) with padded columns before them, to be multiplied without a scale.
+    """Put padded columns before q, k and v (B, H, S, D), which are then multiplied without a scale.
 
-    The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is scaled here
-    and not by the kernel, because scaling the columns would round what was made exact. v has zeros behind it, because
-    the kernels want one head width.
+    The columns come first, so that a kernel that adds in order has cancelled them before it adds q·k. q is scaled here
+    and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because the kernels
+    require one head width.
     """
     scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
 
 
 class Part(NamedTuple):
-    """Columns by which keys that follow one another see the focal bias; no more than ``LARGEST_PART`` of them.
+    """Columns that give the focal bias to consecutive keys, at most ``LARGEST_PART`` of them.
 
     Attributes:
         tokens: the keys. queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and
@@ -152,7 +157,7 @@ class Part(NamedTuple):
 
 
 def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
-    """The keys in even parts, each with the columns of a document of its own.
+    """Split the keys into even parts, each with columns as for a separate document.
 
     positions (B, S); padding (B, S), True at padding, or None; dtype of the columns.
     """
@@ -164,7 +169,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # a document that has no word here
+        first = first.masked_fill(first.isinf(), 0.0)  # a document that has no word in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
@@ -180,25 +185,25 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
 
 
 def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-    """Value columns, and one more that hides the padding (B, S)."""
+    """Add a column to value columns that hides the padding (B, S)."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
 
 
 class FlashFocus(torch.autograd.Function):
-    """softmax(q k^T + columns) v by torch's fused kernel for CPUs, which keeps q, k, v, the columns and the output.
+    """Computes softmax(q k^T + columns) v by torch's fused CPU kernel; keeps q, k, v, the columns and the output.
 
-    Inputs: q, k, v (B, H, S, D), and the five fields of every :class:`Part`, one after the other. What autograd would
-    keep are the widened copies of q, k, v and the output, too. The parts' outputs are added in the proportion of their
-    softmax's denominators. Documents are computed with in groups, so that the copies are small.
+    Inputs: q, k, v (B, H, S, D), and the five fields of every :class:`Part` in order. autograd would also keep the
+    widened copies of q, k, v and the output. The parts' outputs are averaged with their softmaxes' denominators as
+    weights. Documents are processed in groups, so that the copies are small.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *fields: Any) -> Tensor:
         parts = [Part(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
         batch, heads, length, width = q.shape
-        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # laid out as the next layer reads it
-        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # as the kernel lays it out
+        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # in the layout that the next layer reads
+        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # in the kernel's layout
         for rows in _groups(q):
             for number, (tokens, queries, keys, *_) in enumerate(parts):
                 columns = padded_columns(queries[rows], keys[rows], width)
@@ -242,7 +247,7 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Most numbers in the queries of the documents that :class:`FlashFocus` computes with at a time."""
+"""Most numbers in the queries of the documents in a group of :class:`FlashFocus`."""
 
 
 def _groups(q: Tensor) -> "List[slice]":

@@ -1,23 +1,24 @@
-"""Linear layers: products of oneDNN in training, where those are faster than torch's; normalised and marked weights."""
+"""Linear layers: oneDNN's products in training where they are faster than torch's; normalised and marked weights."""
 
 from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
-from typing_extensions import TypeGuard  # torch needs it, too
+from typing_extensions import TypeGuard  # torch also needs it
 
 from .cpu import has_faster_linear, plain_linear
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + b of x (…, in), and its gradient, by :func:`plain_linear`; W (out, in)."""
+    """Computes x W^T + b of x (…, in), and its gradient, by :func:`plain_linear`; W (out, in)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # no view, as torch's own product returns none: an operation in place on a view has its gradient copied thrice
+        # not a view, like the result of torch's own product: an in-place operation on a view has its gradient copied
+        # three times
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -30,14 +31,14 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
         if ctx.needs_input_grad[1]:
-            of_weight = gradient.t().mm(rows)  # oneDNN is no faster here
+            of_weight = gradient.t().mm(rows)  # oneDNN is not faster here
         if ctx.needs_input_grad[2]:
             of_bias = gradient.sum(dim=0)
         return of_x, of_weight, of_bias
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer with the same result as torch's, up to the order in which products are added."""
+    """A linear layer with torch's result, except for the order in which products are added."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(…, in) -> (…, out)."""
@@ -49,7 +50,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Make each of torch's linear layers a :class:`TrainingLinear`, where its products are the faster ones."""
+    """Make each of torch's linear layers a :class:`TrainingLinear` where its products are faster."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
@@ -57,21 +58,21 @@ def use_training_linear(model: nn.Module) -> None:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` of rows (n, in), by the faster product where there is one."""
+    """``torch.nn.functional.linear`` of rows (n, in), by the faster product if there is one."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return nn.functional.linear(x, weight, bias)
 
 
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
-    """Whether a module is torch's linear layer or a :class:`TrainingLinear`, and no subclass that computes more."""
+    """Tell whether a module is torch's linear layer or a :class:`TrainingLinear`, not a subclass that computes more."""
     return type(module) in (nn.Linear, TrainingLinear)
 
 
 def mark_matrices(model: nn.Module) -> None:
-    """Mark the matrices of the linear layers inside a model, for optimisers that treat these differently.
+    """Mark the matrices of the linear layers inside a model, for optimisers that treat them differently.
 
-    They are neither tables of word vectors nor output layers, nor vectors in the form of a matrix.
+    Tables of word vectors, output layers, and vectors in the form of a matrix are not marked.
     """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, module in model.named_modules():
@@ -81,29 +82,31 @@ def mark_matrices(model: nn.Module) -> None:
 
 
 def is_matrix(weight: Tensor) -> bool:
-    """Whether :func:`mark_matrices` has marked this weight."""
+    """Tell whether :func:`mark_matrices` has marked this weight."""
     return bool(getattr(weight, "is_matrix", False))
 
 
 def _weight_norms(module: nn.Module) -> List[WeightNorm]:
-    """The hooks that compute a module's normalised weights, g v / |v|, when it is called (torch's ``weight_norm``)."""
+    """Hooks that compute a module's normalised weights, g v / |v|, when it is called (torch's ``weight_norm``)."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 
 def renew_weight(layer: nn.Module) -> None:
-    """Compute a normalised weight from its parameters as they are, for who reads it instead of calling the layer."""
+    """Recompute a normalised weight from its current parameters, for code that reads it instead of calling the
+    layer.
+    """
     for hook in _weight_norms(layer):
         setattr(layer, hook.name, hook.compute_weight(layer))
 
 
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
-    """The normalised weights that modules have computed; they are no parameters, and cannot be deep-copied."""
+    """Computed normalised weights of modules; they are not parameters, and cannot be deep-copied."""
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Make each normalised weight a parameter, in the place of those that it is computed from."""
+    """Make each normalised weight a parameter, replacing the parameters that it is computed from."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

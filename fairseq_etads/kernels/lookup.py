@@ -1,10 +1,10 @@
-"""Look up word vectors in a table that is the output layer, too, with half the memory in the backward pass.
+"""Look up word vectors in a table that is also the output layer, with half the memory in the backward pass.
 
-Such a table gets two gradients: a dense one from the output layer, and one of the few rows that were looked up.
-autograd adds them. As a dense tensor, the second would take the memory of a table, and the time to fill and add it; as
-a sparse one, its rows are added to the first. A sparse gradient alone would reach the optimiser as it is, which most
-refuse. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a dense gradient of it,
-and the lookup, which comes later in the same pass, reads the note.
+Such a table gets two gradients: a dense one from the output layer, and one for the few rows that were looked up.
+autograd adds them. As a dense tensor, the second would take the memory of a table, and time to fill and add it. As a
+sparse tensor, its rows are added to the first. But a sparse gradient alone would reach the optimiser, and most
+optimisers refuse it. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a dense
+gradient of it, and the lookup, which comes later in the same pass, reads the note.
 """
 
 from typing import Any, Optional, Tuple
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def _backward_pass() -> int:
-    """Number of the backward pass that is running in this thread, or -1."""
+    """Number of the backward pass that runs in this thread, or -1."""
     return int(torch._C._current_graph_task_id())
 
 
@@ -26,7 +26,7 @@ def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table (V, D) by ids (…); the gradient is sparse where the table has a dense one already."""
+    """Looks up rows of a table (V, D) by ids (…); the gradient is sparse if the table already has a dense one."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:
@@ -51,7 +51,7 @@ def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: 
 
 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
-    """``torch.nn.functional.embedding`` for a table that an output layer shares; see this module.
+    """``torch.nn.functional.embedding`` for a table shared with an output layer; see this module.
 
     A part of a flattened parameter (``--ddp-backend fully_sharded``) and a table in half precision get dense gradients.
     """

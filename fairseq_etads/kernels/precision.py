@@ -1,7 +1,7 @@
-"""Linear layers that compute in float32 inside models that compute in half precision.
+"""Linear layers that compute in float32 inside half-precision models.
 
-Where a result is a position in a document or a logit that decides alone, half precision is too coarse: bfloat16 tells a
-position of 400 only from those 2 tokens away.
+Half precision is too coarse for a result that is a position in a document or a decisive logit: near position 400,
+bfloat16 has steps of 2 tokens.
 """
 
 import torch
@@ -15,18 +15,18 @@ def keep_float32(layer: nn.Linear) -> nn.Linear:
 
 
 def keeps_float32(layer: nn.Module) -> bool:
-    """Whether :func:`keep_float32` was called for this layer."""
+    """Tell whether :func:`keep_float32` was called for this layer."""
     return bool(getattr(layer, "keeps_float32", False))
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """``layer(x)`` in float32 or better, whatever the layer and ``x`` are in, and under autocast.
+    """Compute ``layer(x)`` in float32 or better, whatever the dtypes of ``layer`` and ``x``, and under autocast.
 
     Args:
-        layer: a linear layer, whose hooks are run (fairseq's quantisation noise is one). x: (…, in).
+        layer: a linear layer; its hooks are run (such as fairseq's quantisation noise). x: (…, in).
 
     Returns:
-        (…, out), at least float32. Gradients arrive in the format of the layer's parameters.
+        (…, out), at least float32. Gradients have the dtype of the layer's parameters.
     """
     x = at_least_float32(x)
     with torch.autocast(x.device.type, enabled=False):
@@ -39,5 +39,5 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """``x`` in float32, or as it is if it is in float64: the type to compute sums and logarithms in."""
+    """Convert ``x`` to float32 unless it is float64: the dtype for sums and logarithms."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

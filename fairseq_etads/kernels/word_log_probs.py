@@ -1,9 +1,9 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer the
-document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V x d
-table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its logarithm and
-their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
+A loss needs log P of each target word. With label smoothing it also needs the sum over all words, and with a pointer
+the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V
+x d table. Here they are computed in chunks of columns and kept once, for the backward pass. A softmax, its logarithm
+and their gradients exist only for one chunk. The plain computation keeps three to five tensors of M x V numbers.
 """
 
 import math
@@ -20,7 +20,7 @@ CHUNK_ELEMENTS = 2**22
 GPU_CHUNK_ELEMENTS = 2**26
 """The same on a GPU, 256 MiB: it has no such caches, and launches a kernel for each operation on each chunk."""
 NARROWEST_CHUNK = 1024
-"""Fewest columns of a chunk, however many rows there are: narrower products are slower."""
+"""Fewest columns in a chunk, for any number of rows: narrower products are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
@@ -32,7 +32,7 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Which of the columns are in a chunk, and their places in it; 0 for those that are not."""
+    """Mask of the columns inside a chunk, and their places in it; 0 for other columns."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
@@ -46,10 +46,10 @@ def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
 
 
 class _WordLogProbs(torch.autograd.Function):
-    """Chosen columns of log softmax(states table^T + bias), and the sum over all columns.
+    """Selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
     Inputs: states (M, d); table (at least V, d); bias (V,) or None; columns (M, K), below V; V; columns that the sum
-    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is wanted.
+    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is requested.
 
     The backward pass turns the logits into their gradient in place, so there can be only one.
     """
@@ -126,7 +126,7 @@ def word_log_probs(
     size: int,
     without: Optional[Sequence[int]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Chosen entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
+    """Selected entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
 
     Args:
         states: (N, T, d). table: (at least V, d). bias: (V,) or None. columns: (N, T, K), int64, below V. size: V.

@@ -1,9 +1,9 @@
-"""Additive and dot attention of a recurrent decoder over a document that all steps share.
+"""Additive and dot attention of a recurrent decoder to a document shared by all steps.
 
-Each query depends on the answer to the one before, so the steps cannot be computed as one product. Left to autograd,
-every step would make, fill and add up a gradient of the size of the whole document. Here each step's backward pass
+Each query depends on the previous step's result, so the steps cannot be computed as one product. With plain autograd,
+every step would allocate, fill and add a gradient of the size of the whole document. Here each step's backward pass
 records the little that is needed, and the gradient of the shared tensor is formed once, after the last step. Values as
-large as (B, S, A) are computed again in the backward pass instead of being kept for every step.
+large as (B, S, A) are recomputed in the backward pass instead of being kept for every step.
 """
 
 from typing import Any, Callable, List, Optional, Tuple
@@ -16,14 +16,14 @@ from ..kernels.precision import at_least_float32
 from ..platform.compat import backward_pass
 
 _CACHED = 2**19
-"""Float32 values that fit a processor's cache (2 MiB), so that going through them several times is quick."""
+"""Number of float32 values that fit in a processor's cache (2 MiB), so that several passes over them are fast."""
 
 
 class _StepGradients:
-    """What the backward passes of the steps record for the gradient of the tensor they share.
+    """Records of the steps' backward passes for the gradient of the tensor they share.
 
-    The records are consumed by the shared tensor's own backward pass, and discarded when another backward pass begins:
-    one that broke off, or needed no gradient of the shared tensor, leaves some behind.
+    The shared tensor's own backward pass consumes the records. They are discarded when another backward pass begins,
+    because a pass that was interrupted, or needed no gradient of the shared tensor, leaves some behind.
     """
 
     def __init__(self) -> None:
@@ -31,19 +31,19 @@ class _StepGradients:
         self._pass = -1
 
     def of_this_pass(self) -> List[Any]:
-        """The records of the backward pass that is running."""
+        """Return the records of the backward pass that is running."""
         if self._pass != backward_pass():
             self._records, self._pass = [], backward_pass()
         return self._records
 
     def consume(self) -> List[Any]:
-        """The same, forgotten here."""
+        """Return these records and delete them."""
         records, self._records = self.of_this_pass(), []
         return records
 
 
 class SharedStates:
-    """Encoder states that the attention of every step reads.
+    """Encoder states that the attention of all steps reads.
 
     Args:
         states: (B, S, M).
@@ -54,12 +54,12 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Attention (B, T, S) -> contexts (B, T, M), the sums of the states weighted by it."""
+        """Sum the states weighted by attention (B, T, S) -> contexts (B, T, M)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
 class SharedKeys:
-    """Keys of additive attention that every step compares with its query.
+    """Keys of additive attention, shared by all steps.
 
     Args:
         keys: k (B, S, A).
@@ -79,7 +79,7 @@ class SharedKeys:
         """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
 
         Args:
-            query: q (B, T, A), the decoder's part with the bias. weight: v (A,).
+            query: q (B, T, A), from the decoder, with the bias. weight: v (A,).
             coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
 
         Returns:
@@ -92,7 +92,7 @@ class SharedKeys:
 
 
 class DotKeys:
-    """Keys that every step multiplies with its query.
+    """Keys of dot attention, shared by all steps.
 
     Args:
         keys: k (B, S, A).
@@ -103,17 +103,17 @@ class DotKeys:
         self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
 
     def scores(self, query: Tensor) -> Tensor:
-        """q_t · k_j of queries (B, T, A): (B, T, S), at least float32."""
+        """Products q_t · k_j with queries (B, T, A): (B, T, S), at least float32."""
         return _Products.apply(query, self.keys, self._gradients)
 
 
 class DotAttention(nn.Module):
-    """Scores h · k_j (Chopra et al. 2016), which have no weights of their own."""
+    """Scores h · k_j (Chopra et al. 2016), without weights."""
 
     from_word: Optional[nn.Linear] = None
 
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
-        """Scores (N, S) of one step, by h (N, A) for N hypotheses; see :meth:`AdditiveAttention.forward`."""
+        """Scores (N, S) of one step, from h (N, A) for N hypotheses; see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.scores(query).view(len(hidden), -1)
 
@@ -121,7 +121,7 @@ class DotAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Scores v · tanh(W_h h + W_e E[o] + b + k_j) of additive attention (Nallapati et al., section 2.3).
 
-    The keys k_j = W_c h^d_j come from the encoder; E[o] is the vector of the word before. See et al. 2017 (equation 1)
+    The keys k_j = W_c h^d_j come from the encoder; E[o] is the previous word's vector. See et al. 2017 (equation 1)
     have no E[o].
 
     Args:
@@ -145,8 +145,8 @@ class AdditiveAttention(nn.Module):
         """Scores (N, S) of one step.
 
         Args:
-            hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the words before (N, A), which the
-                decoder computes for all steps at once; None without words.
+            hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the previous words (N, A), which
+                the decoder computes for all steps at once; None without words.
             covered: coverage c (N, S), attention spent in earlier steps. coverage_weight: w_c (A,).
         """
         documents, _, width = keys.doubled.shape
@@ -158,7 +158,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """The tensor itself; in the backward pass its gradient is ``total`` of what the steps have recorded."""
+    """Identity; in the backward pass the gradient is ``total`` of the steps' records."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -183,12 +183,12 @@ def _sum_of_products(records: List[Any]) -> Tensor:
 
 
 def _running_sum(records: List[Any]) -> Tensor:
-    """The one record, to which all steps have added their gradients: (B, S, A)."""
+    """The single record to which all steps have added their gradients: (B, S, A)."""
     return records[0]
 
 
 class _WeightedSum(torch.autograd.Function):
-    """Weights (B, T, S) times states (B, S, M); the backward pass records what :func:`_sum_of_products` needs."""
+    """Weights (B, T, S) times states (B, S, M); the backward pass records the inputs of :func:`_sum_of_products`."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
@@ -201,15 +201,16 @@ class _WeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         weights, states = ctx.saved_tensors
-        gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
+        gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
-            # detached: with its history a record would keep the graph alive, which keeps the records alive
+            # detached: with its history, a record would keep the graph alive, and the graph would keep the records
+            # alive
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _Products(torch.autograd.Function):
-    """Queries (B, T, A) times keys (B, S, A), in at least float32; records what :func:`_sum_of_products` needs."""
+    """Queries (B, T, A) times keys (B, S, A), at least float32; records the inputs of :func:`_sum_of_products`."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, gradients: _StepGradients) -> Tensor:
@@ -228,7 +229,9 @@ class _Products(torch.autograd.Function):
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; the backward pass adds to the keys' one record."""
+    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v, at least float32; the backward pass adds to the keys' single
+    record.
+    """
 
     @staticmethod
     def forward(
@@ -268,7 +271,7 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Which documents to compute at a time: all, or on a CPU so many that their (n, T, S, A) values fit its cache."""
+    """Split documents into blocks: one block, or on a CPU blocks with (n, T, S, A) values that fit in its cache."""
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)
@@ -276,7 +279,7 @@ def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """sigmoid(q + k [+ c w_c]) of the documents ``rows``, a new tensor (n, T, S, A).
+    """Compute sigmoid(q + k [+ c w_c]) for the documents ``rows``, a new tensor (n, T, S, A).
 
     query (B, T, A), keys (B, S, A); coverage: c (B, T, S) and w_c (A,).
     """

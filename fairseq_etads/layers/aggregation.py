@@ -1,4 +1,4 @@
-"""What happens to the encoder's states before the decoder attends to them: aggregation of earlier layers, and a gate.
+"""Process the encoder's states before the decoder attends to them: aggregation of earlier layers, and a gate.
 
 Tensors are S x B x d_m, as everywhere in fairseq's Transformer.
 """
@@ -14,7 +14,7 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
 class Aggregation(nn.Module):
-    """Combines the states of the last encoder layer with those of earlier ones (Aggregation Transformer, section 3.4).
+    """Combines the last encoder layer's states with earlier layers' (Aggregation Transformer, section 3.4).
 
     With h^l the states of encoder layer l of N, the history are the L = ``layers`` layers before the last one::
 
@@ -22,13 +22,13 @@ class Aggregation(nn.Module):
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
         attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
 
-    As in the paper nothing is added to the attention's result, and no norm follows it. Only the parameters of the
-    chosen method exist: none, W and one attention, or L attentions.
+    As in the paper, the attention has no residual connection and no norm. Only the parameters of the chosen method
+    exist: none, W and one attention, or L attentions.
 
     Args:
         kind: "add", "proj" or "attn".
         layers: L, from 1 to N - 1.
-        attention: options of the attention, as fairseq's ``MultiheadAttention`` takes them.
+        attention: options of fairseq's ``MultiheadAttention``.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, kind: str, layers: int, **attention: Any):
@@ -45,7 +45,7 @@ class Aggregation(nn.Module):
 
         Args:
             history: the states of the L layers before the last one, first layer first, each (S, B, d_m).
-            states: those of the last layer, h^N (S, B, d_m).
+            states: the states of the last layer, h^N (S, B, d_m).
             padding_mask: (B, S), True at padding; None: nothing is padded.
 
         Returns:
@@ -63,10 +63,11 @@ class Aggregation(nn.Module):
 
 
 class EncoderGate(nn.Module):
-    """A gate that lets a part of each encoder state through to the decoder (Gated ES-Trans, eq. 4 and 5).
+    """Gates each encoder state before the decoder reads it (Gated ES-Trans, eq. 4 and 5).
 
     h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s is the state of the document's last real token, the
-    end symbol, and stands for the whole document. W_g is stored as two halves; that for s is applied once a document.
+    end symbol, and represents the whole document. W_g is stored as two halves; the half for s is applied once per
+    document.
     """
 
     def __init__(self, embed_dim: int):
@@ -75,19 +76,19 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """states (S, B, d_m), padding_mask (B, S) or None -> (S, B, d_m)."""
+        """Gate states (S, B, d_m), padding_mask (B, S) or None -> (S, B, d_m)."""
         return self.let_through(states, last_real_state(states, padding_mask))
 
     def let_through(self, states: Tensor, document: Tensor) -> Tensor:
-        """g * h of states (…, d_m), by vectors of their documents s, whose shape can be broadcast to that of states."""
+        """Compute g * h of states (…, d_m) from their documents' vectors s, which broadcast to the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-    """The state of each document's last token that is not padding; padding may be on either side.
+    """State of each document's last token that is not padding; padding may be on either side.
 
-    states (S, B, d_m), padding_mask (B, S), True at padding, or None -> (B, d_m). If a row is all padding, it is the
-    first state.
+    states (S, B, d_m), padding_mask (B, S), True at padding, or None -> (B, d_m). If a row is all padding, its first
+    state is returned.
     """
     if padding_mask is None:
         return states[-1]

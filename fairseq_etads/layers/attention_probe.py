@@ -1,4 +1,4 @@
-"""What attention modules compute, for those who ask: figures for the log of a training, records for explanations."""
+"""Observe attention modules' values: figures for a training log, and records for explanations."""
 
 import contextlib
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
@@ -13,13 +13,13 @@ FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_streng
 """Names in the log, each a mean over layers and heads.
 
 gate: sum over j of g_ij a_ij, the share of the attention that the saliency gate lets through, at the middle word of
-each summary; twice that with the forms that begin at 1. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma in
+each summary; for forms that begin at 1, twice that value. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma in
 tokens. focus_share: sigma / m. focus_strength: the factor of the bias, where it is learned.
 """
 
 
 class GateInputs(NamedTuple):
-    """What :func:`saliency_attention` is given of a layer, values aside; its arguments of the same names."""
+    """Inputs of :func:`saliency_attention` in a layer, except values; see its arguments of the same names."""
 
     q: Tensor
     k: Tensor
@@ -30,10 +30,10 @@ class GateInputs(NamedTuple):
     gate_level: Optional[Tensor]
 
     def gate(self) -> Tuple[Tensor, Tensor]:
-        """g and the attention before it, (B, H, T, S) each.
+        """The gate g and the attention before it, (B, H, T, S) each.
 
-        g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. Of "normalised" it is the factor before
-        the weights are divided by their sum.
+        g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. For "normalised" it is the factor
+        before the weights are divided by their sum.
         """
         weights = attention_weights(self.q, self.k, self.key_padding_mask)
         logits = gate_logits(self.gate_q, self.gate_k, self.gate_level)
@@ -41,24 +41,24 @@ class GateInputs(NamedTuple):
 
 
 class AttentionObserver:
-    """What an attention module of a layer tells about its forward pass, if it is observed."""
+    """Receives values of a layer's attention module during its forward pass."""
 
     def add_focus(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
-        """Of focus-attention: mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
+        """Receive focus-attention's mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
 
     def add_gate(self, inputs: GateInputs) -> None:
-        """Of saliency-selection."""
+        """Receive the inputs of saliency-selection's gate."""
 
 
 class AttentionRecord(AttentionObserver):
-    """All that one attention module computed in its last forward pass; None what it does not have.
+    """All values that one attention module computed in its last forward pass; None for missing ones.
 
     Attributes:
         center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
-        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`. form: of the gate. gated: the weights
-            by which values are added up (B, H, T, S): g times the attention, with "normalised" divided by its sum.
+        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`. form: of the gate. gated: the final
+            weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its sum.
     """
 
     center: Optional[Tensor] = None
@@ -85,7 +85,7 @@ class AttentionRecord(AttentionObserver):
 class AttentionFigures(AttentionObserver):
     """Totals and counts of :data:`FIGURES` over the layers of one forward pass.
 
-    One word of each summary is looked at, and of focus-attention only vectors: that costs no measurable time.
+    It reads one word per summary, and only vectors of focus-attention, so its time is not measurable.
 
     Args:
         real: (B, T) bool, False at the padding of summaries, on either side.
@@ -123,12 +123,12 @@ class AttentionFigures(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Sums and counts (``NAME_count``) for the output of a criterion, which add up over batches and processes."""
+        """Sums and counts (``NAME_count``) for a criterion's output, which are added over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
 class Observed:
-    """A mixin for attention modules that tell an :class:`AttentionObserver`, if they have one, what they compute."""
+    """A mixin for attention modules that report values to their :class:`AttentionObserver`, if they have one."""
 
     observer: Optional[AttentionObserver] = None
 
@@ -146,7 +146,7 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 @contextlib.contextmanager
 def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
-    """Figures of the forward passes inside the block; ``real`` as in :class:`AttentionFigures`."""
+    """Collect figures of the forward passes inside the block; ``real`` as in :class:`AttentionFigures`."""
     figures = AttentionFigures(real)
     with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
@@ -154,7 +154,7 @@ def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
 
 @contextlib.contextmanager
 def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
-    """A record of each attention module that can be observed, by the module's name, of the pass inside the block."""
+    """Record each observable attention module, by the module's name, in the forward pass inside the block."""
     named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
     records = {name: AttentionRecord() for name in named}
     with _observing({named[name]: records[name] for name in named}):

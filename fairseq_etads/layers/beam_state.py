@@ -1,15 +1,14 @@
-"""Incremental decoding in which the beams of a document share what belongs to the document.
+"""Incremental decoding in which the beams of a document share the document's tensors.
 
-fairseq repeats the encoder's output, and with it every projected key and value, for each beam, and copies all caches
-whenever hypotheses continue others than those in their rows. Here a document is one row everywhere: its beams are query
-rows that look at the same keys, and no key or value is moved when hypotheses continue others.
+fairseq repeats the encoder's output, and so every projected key and value, for each beam. It copies all caches whenever
+hypotheses are reordered. Here a document is one row everywhere: its beams are rows of queries to the same keys, and
+reordering hypotheses moves no key or value.
 
-- What is computed once per document (projected keys and values, say) is kept in :attr:`BeamState.memory`.
-- The decoder's own past is a row of columns per document, a column for each beam and step. A hypothesis sees the
-  columns of its ancestors and not the others; only a mask says which. Columns that no living hypothesis descends from
-  are dropped every few steps.
+- Values that are computed once per document, such as projected keys and values, are kept in :attr:`BeamState.memory`.
+- The decoder's own past is a row of columns per document, a column for each beam and step. A mask lets each hypothesis
+  see only the columns of its ancestors. Columns without descendants are dropped every few steps.
 
-A module that is given a :class:`BeamState` as ``incremental_state`` finds its rows in the order document, beam.
+With a :class:`BeamState` as ``incremental_state``, a module's rows are in the order document, beam.
 """
 
 from typing import Dict, Optional, Tuple
@@ -18,30 +17,30 @@ import torch
 from torch import Tensor, nn
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-"""fairseq's: what modules have kept of earlier steps."""
+"""fairseq's cache of modules' earlier steps."""
 
 COMPACTION_INTERVAL = 8
-"""Steps between two compactions of the past. Each copies all columns that are still seen, so they must be rare."""
+"""Steps between two compactions of the cache. Each copies all columns that are still visible, so they must be rare."""
 
 
 def _select(x: Tensor, rows: Tensor) -> Tensor:
-    """Some rows of a tensor, laid out in memory as it is: index_select alone puts rows into one piece."""
+    """Select rows of a tensor and keep its memory layout; index_select alone would make rows contiguous."""
     if x.dim() > 2 and not x.is_contiguous() and x.transpose(-1, -2).is_contiguous():
         return x.transpose(-1, -2).index_select(0, rows).transpose(-1, -2)
     return x.index_select(0, rows)
 
 
 class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
-    """fairseq's ``incremental_state``, and what the beams of each document share.
+    """fairseq's ``incremental_state``, with tensors that the beams of a document share.
 
-    The dictionary itself works as with fairseq: a module that keeps a state per *row* stores it there and reorders it
-    in its ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` have nothing to reorder.
+    The dictionary itself works as in fairseq: a module with a state per *row* stores it there and reorders it in its
+    ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` have nothing to reorder.
 
     Attributes:
-        documents: B. beam: beams of each document now; rows are B * beam.
-        dtype: in which modules should keep keys and values, and multiply by them; None: their own.
-        memory: module -> name -> tensor with a row per document.
-        visible: (B, beam, columns), which columns of the past each hypothesis sees, this step's own included.
+        documents: B. beam: current number of beams per document; rows are B * beam.
+    dtype: for modules' keys and values, and products with them; None: the modules' own. memory: module -> name ->
+        tensor with a row per document. visible: (B, beam, columns), the columns that each hypothesis sees, including
+        the current step's.
     """
 
     def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
@@ -53,10 +52,10 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
         self.hidden = self.visible  # (B, 1, beam, columns): its negation for masked_fill, with a dimension for heads
         self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free ones, D)
-        self._free_steps = 0  # how many steps' columns still fit into the tensors of the past
+        self._free_steps = 0  # number of further steps for which the cached tensors have space
 
     def begin_step(self) -> None:
-        """Add a column for each beam, which it alone sees. Call it before the decoder."""
+        """Add a column for each beam, visible only to it. Call this before the decoder."""
         if self._free_steps == 0:
             self._compact()
         self._free_steps -= 1
@@ -65,7 +64,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.hidden = ~self.visible.unsqueeze(1)
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
-        """Keep this step's keys and values (B, H, beam, D); returns those of all columns (B, H, columns, D)."""
+        """Store this step's keys and values (B, H, beam, D); returns those for all columns (B, H, columns, D)."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
@@ -77,11 +76,11 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         return keys[:, :, :columns], values[:, :, :columns]
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor] = None) -> None:
-        """Let each new hypothesis continue an old one: it sees what that one saw.
+        """Let each new hypothesis continue an old one, with the same visible columns.
 
         Args:
-            parents: (B', beam'), which of its document's old beams each new one continues.
-            documents: (B',), which documents stay; None: all.
+            parents: (B', beam'), the index among its document's old beams that each new one continues. documents:
+                (B',), indices of the documents that remain; None: all.
         """
         if documents is not None:
             for tensors in self.memory.values():
@@ -96,19 +95,19 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
     def _compact(self) -> None:
-        """Drop the columns that no hypothesis sees, and provide free ones for the next steps."""
+        """Drop the columns that no hypothesis sees, and allocate free ones for the next steps."""
         self._free_steps = COMPACTION_INTERVAL
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # documents differ in how many columns are seen; those with fewer keep some that nobody sees
+        # documents have different numbers of visible columns; those with fewer keep some invisible ones
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():
             self._past[module] = (self._with_columns(keys, order), self._with_columns(values, order))
 
     def _with_columns(self, past: Tensor, kept: Tensor) -> Tensor:
-        """A copy of ``past`` (B, H, columns, D) with the columns ``kept`` (B, k) and free ones after them."""
+        """Copy columns ``kept`` (B, k) of ``past`` (B, H, columns, D), with free columns after them."""
         documents, heads, columns, width = past.shape
         count = kept.size(1)
         result = past.new_empty(documents, heads, count + self._free_steps * self.beam, width)

@@ -1,4 +1,4 @@
-"""What a model can do beyond fairseq's interface: the one place that asks, of any model."""
+"""Capabilities of models beyond fairseq's interface, found in this one place for any model."""
 
 from typing import Any, FrozenSet, Iterator, NamedTuple, Optional
 
@@ -7,20 +7,20 @@ from fairseq.models import FairseqIncrementalDecoder
 from .pointer import PointerHead
 
 Capabilities = FrozenSet[str]
-"""The mechanisms of models, each named by the option that gives it: "--pointer", "--pointer soft", …"""
+"""A model's mechanisms, each named by the option that enables it: "--pointer", "--pointer soft", …"""
 
 
 class DecoderCapabilities(NamedTuple):
-    """What a search must know of a decoder; the defaults are those of fairseq's own decoders.
+    """Properties of a decoder that a search depends on; the defaults fit fairseq's own decoders.
 
     Attributes:
-        shares_documents: it takes a :class:`BeamState` and encoder output with a single row for each document, while
-            the summaries have a row for each beam.
+        shares_documents: it accepts a :class:`BeamState` and encoder output with one row per document, while the
+            summaries have one row per beam.
         takes_requests: its forward pass, and its model's, have the argument ``request``, a :class:`WordRequest`.
         has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
         pointer: its pointer head.
-        large_vocabulary_trick: how many words its softmax runs over; 0: all.
-        is_incremental: it is one of fairseq's decoders that keep a state from step to step.
+        large_vocabulary_trick: number of words in its softmax; 0: all.
+        is_incremental: it is one of fairseq's incremental decoders.
         has_adaptive_softmax: its words are in clusters with a softmax each.
     """
 
@@ -34,7 +34,7 @@ class DecoderCapabilities(NamedTuple):
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside DistributedDataParallel and the like."""
+    """The model inside DistributedDataParallel and similar wrappers."""
     while hasattr(model, "module"):
         model = model.module
     return model
@@ -60,9 +60,9 @@ def pointer_of(model: Any) -> Optional[PointerHead]:
 
 
 def capabilities_of(model: Any) -> Capabilities:
-    """The mechanisms of a model that options of a training, a criterion or a search can need.
+    """Mechanisms of a model that options of a training, a criterion or a search can require.
 
-    A model of another package can name more, or its own, in an attribute ``capabilities``.
+    A model from another package can name further ones in an attribute ``capabilities``.
     """
     return frozenset((*_mechanisms(model), *getattr(model, "capabilities", ())))
 
@@ -85,5 +85,5 @@ def _mechanisms(model: Any) -> Iterator[str]:
 
 
 def pointer_kind(capabilities: Capabilities) -> str:
-    """The kind of pointer that models have, as --pointer names it: "none", "soft" or "switch"."""
+    """Kind of pointer in a model's capabilities, as --pointer names it: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")

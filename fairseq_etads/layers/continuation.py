@@ -1,8 +1,8 @@
-"""Continuation features: a copy attention that sees where the summary has been copying, and goes on from there.
+"""Continuation features: tell copy attention where the summary has been copying, so that it can continue there.
 
-A recurrent encoder's states tell a pointer which words stand side by side, so it soon learns to go on where it stopped;
-a Transformer has to grow that ability over two layers. These features hand it over. They come from the words alone, so
-they need no recurrence and cost as little in training, where all steps are computed at once, as in decoding.
+A recurrent encoder's states tell a pointer which words are adjacent, so it soon learns to continue where it stopped. A
+Transformer has to learn that over two layers. These features provide it. They depend only on words, so they need no
+recurrence and cost as little in training, where all steps are computed at once, as in decoding.
 """
 
 from typing import NamedTuple, Tuple
@@ -15,11 +15,11 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.batch_vocab import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""What the three features are worth at first."""
+"""Initial values of the three features' weights."""
 
 
 class CopyHistory(NamedTuple):
-    """How each position j of a document relates to the summary written before step t; (N, T, S) bool each.
+    """Relations of each position j of a document to the summary written before step t; (N, T, S) bool each.
 
     Attributes:
         follows_one: the word left of j is the word just written.
@@ -33,18 +33,18 @@ class CopyHistory(NamedTuple):
 
     @classmethod
     def of(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
-        """The history of the last ``steps`` of T' steps.
+        """Compute the history of the last ``steps`` of T' steps.
 
         Args:
             previous: (N, T'), int64, ids of the dictionary: the start symbol and the words of the summary so far. Ids
-                of the dictionary tell unknown words apart as well.
+                of the dictionary also distinguish unknown words.
             source: documents (B, S), ids of the dictionary; N is a multiple of B.
             unk: id of the unknown word, which stands for many words and so matches none.
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
         same = words[:, :, None] == source[:, None]  # (N, T', S): position j has the word before step t
-        # what has been written before each step; for the last step alone there is a quicker way
+        # words written before each step; for the last step alone there is a faster way
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # one position to the right
         follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))  # one step and one position before
@@ -52,11 +52,11 @@ class CopyHistory(NamedTuple):
 
 
 class Continuation(nn.Module):
-    """What the copy attention and p_gen make of a :class:`CopyHistory`.
+    """Terms for the logits of copy attention and p_gen, computed from a :class:`CopyHistory`.
 
-    To the logit of position j are added v_1, v_2 and v_3 where its three features hold, with v = W h + b of the
-    decoder's state h: at some places of a summary it pays to go on copying, at others to stop. W begins at 0 and b at
-    :data:`FIRST_VALUES`, a weak preference for going on. To the logit of p_gen is added one learnt number if any
+    The logit of position j gets v_1, v_2 and v_3 added where its three features hold, with v = W h + b of the decoder's
+    state h: at some places of a summary it pays to continue copying, at others to stop. W begins at 0 and b at
+    :data:`FIRST_VALUES`, a weak preference for continuing. The logit of p_gen gets one learned number added if any
     position follows the last word, and another if any follows the last two; both begin at 0.
 
     Args:
@@ -72,7 +72,7 @@ class Continuation(nn.Module):
         self.gate = nn.Parameter(torch.zeros(2))
 
     def forward(self, states: Tensor, history: CopyHistory, copyable: Tensor) -> Tuple[Tensor, Tensor]:
-        """What is added to the logits of the copy attention (N, T, S), and to that of p_gen (N, T), in float32.
+        """Terms for the logits of copy attention (N, T, S) and of p_gen (N, T), in float32.
 
         Args:
             states: h (N, T, features). copyable: (N, 1, S) bool, the positions that count for p_gen.

@@ -1,4 +1,4 @@
-"""The request that a loss makes of a forward pass, and the output of this project's decoders."""
+"""A loss's request to a forward pass, and the output of this project's decoders."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -12,21 +12,21 @@ from .pointer import LogVocab, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 NetOutput = Tuple[Tensor, Dict[str, Any]]
-"""The pair in which fairseq passes the output of a model around."""
+"""Pair of values that fairseq passes around as a model's output."""
 
 
 @dataclass
 class WordRequest:
-    """The words whose likelihood a loss needs: an argument of a model's forward pass.
+    """Request for the words that a loss needs: an argument of a model's forward pass.
 
-    A decoder may answer with :class:`WordLogProbs` of these words alone, and then computes no distribution over all
-    words. It also knows that the loss depends on its whole output layer. The request is passed with the call, so that
-    it reaches the model inside DistributedDataParallel, where the output layer has to be read.
+    A decoder may return :class:`WordLogProbs` of just these words, without a distribution over all words. It also knows
+    that the loss depends on its whole output layer. The request is passed with the call, so that it reaches the model
+    inside DistributedDataParallel, where the output layer has to be read.
 
     Attributes:
         target: (N, T), int64, ids of the dictionary.
-        without: columns that the sum over all words, which label smoothing needs, leaves out; None: no sum is wanted.
-        whole: whether the loss needs the logits of all words in any case.
+        without: columns to leave out of the sum over all words, which label smoothing needs; None: no sum is needed.
+        whole: whether the loss needs the logits of all words anyway.
     """
 
     target: Tensor
@@ -38,18 +38,18 @@ class WordRequest:
 class DecoderOutput:
     """The output of a decoder for T words of each of N hypotheses.
 
-    fairseq expects a pair of a tensor and a dict, of which it reads "attn" and "inner_states", and replaces the tensor
-    by its last step. :meth:`pair` makes that pair, and :meth:`of` reads it.
+    fairseq expects a pair of a tensor and a dict. It reads the dict's "attn" and "inner_states", and replaces the
+    tensor by its last step. :meth:`pair` makes that pair, and :meth:`of` reads it.
 
     Attributes:
-        logits: (N, T, C), or what the output layer reads, (N, T, d), where ``words`` answers a request.
+        logits: (N, T, C), or the output layer's input, (N, T, d), if ``words`` answers a request.
         attention: (N, T, S), or None.
-        vocabulary: the words of the columns. None: those of the output layer, as in fairseq's own models.
+        vocabulary: the words of the columns. None: the output layer's words, as in fairseq's own models.
         pointer: the pointer's decisions; None for a model without one.
-        words: the log-probabilities that a :class:`WordRequest` has asked for; None: use the logits.
+        words: the log-probabilities that a :class:`WordRequest` asked for; None: use the logits.
         selection: of a model that selects sentences. sentence_attention: of a model with an extractor.
         closed_book_logits: (N, T, V), of the closed-book decoder in training.
-        inner_states: the states of each layer, as fairseq's decoders return them.
+        inner_states: the states of each layer, in the form of fairseq's decoders.
     """
 
     logits: Tensor
@@ -64,12 +64,13 @@ class DecoderOutput:
 
     @classmethod
     def of(cls, net_output: Sequence[Any]) -> "DecoderOutput":
-        """The output of any model of fairseq's, from the pair that its forward pass returns."""
+        """Parse the pair that any fairseq model's forward pass returns."""
         logits, extra = net_output[0], net_output[1] if len(net_output) > 1 else None
         if isinstance(extra, dict) and "output" in extra:
             output: DecoderOutput = extra["output"]
             return replace(output, logits=logits)
-        attention = extra.get("attn") if isinstance(extra, dict) else extra  # older decoders return it alone, or None
+        # older decoders return only the attention, or None
+        attention = extra.get("attn") if isinstance(extra, dict) else extra
         if isinstance(attention, (list, tuple)):
             attention = attention[0] if attention else None
         return cls(logits, attention)
@@ -79,11 +80,11 @@ class DecoderOutput:
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
     def mixed(self) -> "DecoderOutput":
-        """The same output with generating and copying mixed where a switch would choose the likelier one."""
+        """The same output with generating and copying mixed where a hard switch would choose one of them."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
-        """log P_vocab, at least float32: of all words (N, T, C), or of those that were asked for."""
+        """log P_vocab, at least float32: of all words (N, T, C), or of the requested ones."""
         if self.words is not None:
             return self.words
         return F.log_softmax(at_least_float32(self.logits), dim=-1)

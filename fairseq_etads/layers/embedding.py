@@ -1,4 +1,4 @@
-"""Word vectors: the embedding layer, tables with sparse gradients, and a table that is the output layer, too."""
+"""Word vectors: the embedding layer, tables with sparse gradients, and a table that is also the output layer."""
 
 from typing import Optional
 
@@ -15,28 +15,28 @@ def mark_lookup_table(weight: nn.Parameter) -> None:
 
 
 def is_lookup_table(weight: Tensor) -> bool:
-    """Whether :func:`mark_lookup_table` was called for this weight."""
+    """Tell whether :func:`mark_lookup_table` was called for this weight."""
     return bool(getattr(weight, "is_lookup_table", False))
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Called by a lazy optimiser: ask for a gradient of the looked-up rows alone, or of the whole table."""
+    """Request the gradient of only the looked-up rows, or of the whole table; called by a lazy optimiser."""
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 
 
 def wants_sparse_gradient(weight: Tensor) -> bool:
-    """Whether an optimiser has asked for the gradient of the rows that were looked up, and of no others."""
+    """Tell whether an optimiser has requested the gradient of only the looked-up rows."""
     return bool(getattr(weight, "sparse_gradient", False))
 
 
 class VocabularyEmbedding(nn.Embedding):
-    """V word vectors; an id from V on (a word of the copy tail, or a slot) gets the vector of the unknown word.
+    """Embedding of V words; an id from V on (a word of the copy tail, or a slot) gets the unknown word's vector.
 
     Attributes:
         is_output_layer: whether the same table is the decoder's output layer. A model sets it.
 
     Args:
-        weights: an embedding whose table (at least V rows, D) and padding index are taken over.
+        weights: an embedding; its table (at least V rows, D) and padding index are used.
         unk: id of the unknown word.
         known_words: V; None: as many as the table has rows.
     """
@@ -44,7 +44,7 @@ class VocabularyEmbedding(nn.Embedding):
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # with a weight, or it would initialise one of its own; the meta device instead takes a second to import
+        # with a weight, because it would otherwise initialise its own; importing the meta device takes a second
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
@@ -52,7 +52,7 @@ class VocabularyEmbedding(nn.Embedding):
         self.known_words = weights.num_embeddings if known_words is None else known_words
 
     def forward(self, input: Tensor) -> Tensor:
-        """Ids of any shape (…) -> (…, D)."""
+        """Look up ids of any shape (…) -> (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
         if self.is_output_layer and not wants_sparse_gradient(self.weight):
             return look_up(known, self.weight, self.padding_idx)
@@ -60,13 +60,13 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 class SharedTableOutput(nn.Module):
-    """An output layer over the first V words of a table of word vectors that has more.
+    """An output layer over the first V words of a larger table of word vectors.
 
     Args:
         weight: the table (at least V rows, D). known_words: V.
 
     Attributes:
-        bias: (V,); None, as at first: no bias.
+        bias: (V,); None (the initial value): no bias.
     """
 
     bias: Optional[nn.Parameter]
@@ -78,11 +78,11 @@ class SharedTableOutput(nn.Module):
         self.known_words = known_words
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, D) -> logits (…, V)."""
+        """Compute logits (…, D) -> (…, V)."""
         return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:
-        """A plain linear layer with the same result and no gradient."""
+        """Make a plain linear layer with the same result and without gradient."""
         linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
         linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
         if self.bias is not None:

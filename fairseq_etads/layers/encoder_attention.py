@@ -1,4 +1,4 @@
-"""Attention of a document to itself: with focus, and fairseq's, which costs less memory here for long documents."""
+"""Self-attention of a document: focus-attention, and fairseq's with less memory for long documents."""
 
 from typing import Any, Dict, Optional, Tuple
 
@@ -18,7 +18,7 @@ from .heads import merge_heads, split_heads
 
 
 def attention_dropout(module: MultiheadAttention) -> float:
-    """Dropout probability of the attention weights now: 0 in evaluation, unless --retain-dropout keeps it on."""
+    """Current dropout probability of the attention weights: 0 in evaluation, except with --retain-dropout."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 
@@ -31,15 +31,15 @@ def refuse(module: nn.Module, **unsupported: Any) -> None:
 
 
 QUERIES_AT_A_TIME = 128
-"""Queries of a document in a block of :func:`blockwise_attention`."""
+"""Number of queries of a document in a block of :func:`blockwise_attention`."""
 
 
 def blockwise_attention(
     q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """softmax(q k^T / sqrt(D)) v with dropout on the weights, for long documents: memory grows with T + S, not T × S.
+    """Compute softmax(q k^T / sqrt(D)) v with dropout on the weights; memory grows with T + S, not T × S.
 
-    Weights are computed for some queries at a time, and again in the backward pass, with the same dropout.
+    Weights are computed for a block of queries at a time, and recomputed in the backward pass with the same dropout.
 
     Args:
         q: (B, H, T, D). k, v: (B, H, S, D). key_padding_mask: (B, S), True at padding.
@@ -60,14 +60,16 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor],
 
 
 MANY_WEIGHTS = 2**22
-"""From so many weights (B * H * T * S) on, 16 MiB in float32, :class:`EncoderAttention` computes them in blocks.
+"""Number of weights (B * H * T * S), 16 MiB in float32, from which :class:`EncoderAttention` computes them in blocks.
+This takes 0.85 of the time of fairseq's attention for one document of 1,024 tokens, 0.71 for four, and 0.98 for one of
+400.
 
 For one document of 1,024 tokens that takes 0.85 of the time of fairseq's attention, for four 0.71, for one of 400 0.98.
 """
 
 
 class EncoderAttention(MultiheadAttention):
-    """fairseq's attention to a document, for which a long document costs no more memory than its states in training.
+    """fairseq's attention to a document; in training, the memory for a long document grows only with its states.
 
     torch's fused attention does not have dropout on a CPU, where fairseq's would keep several copies of all weights.
     """
@@ -75,7 +77,7 @@ class EncoderAttention(MultiheadAttention):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As fairseq's, whose other options are keywords here."""
+        """Run fairseq's forward pass; its other options are keywords here."""
         if not self._is_for_blocks(query, key, **options):
             return super().forward(query, key, value, key_padding_mask, **options)
         q, k, v = (
@@ -86,7 +88,9 @@ class EncoderAttention(MultiheadAttention):
         return self.out_proj(merge_heads(out)), None
 
     def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
-        """Whether there are many weights, with dropout and a gradient on a CPU, and no option wants them as a whole."""
+        """Tell whether there are many weights, with dropout and a gradient on a CPU, and no option needs them as a
+        whole.
+        """
         if need_weights or any(value is not None for value in options.values()):
             return False
         drops = attention_dropout(self) > 0 and torch.is_grad_enabled() and query.device.type == "cpu"
@@ -94,7 +98,7 @@ class EncoderAttention(MultiheadAttention):
 
 
 def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
-    """Whether a module computes fairseq's attention by reading its layers' weights, and no mechanism of ours."""
+    """Tell whether a module computes fairseq's attention by reading its layers' weights, without our mechanisms."""
     return type(module) in (MultiheadAttention, EncoderAttention)
 
 
@@ -120,7 +124,9 @@ class FocusAttention(Observed, MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         incremental_state: Optional[IncrementalState] = None,
     ) -> Tuple[Tensor, None]:
-        """query (S, B, d_m), also used as key and value -> (S, B, d_m), None: the fused kernel returns no weights."""
+        """Attend with query (S, B, d_m), also key and value -> (S, B, d_m), None: the fused kernel returns no
+        weights.
+        """
         refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)

@@ -1,4 +1,4 @@
-"""Where each query of focus-attention looks: the network that predicts centers and scopes, and its initial values."""
+"""The network that predicts the centres and scopes of focus-attention from its queries, and its initial values."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -11,13 +11,13 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 CENTERS = ("absolute", "relative")
 STRENGTHS = ("fixed", "learned")
 SCOPES_HELP = (
-    'tokens at which a scope (sigma) begins, or "half" of the document as in the paper; a list such as "2,2,8,half" is '
-    "for the heads in turn. At the distance of the scope, attention is e^-2 = 0.14 of that at the center"
+    'an initial scope (sigma) in tokens, or "half" of the document as in the paper; a list such as "2,2,8,half" gives '
+    "the heads' values in turn. At the distance of the scope, attention is e^-2 = 0.14 times its value at the centre"
 )
 
 
 def parse_scopes(value: str, heads: int) -> List[int]:
-    """The initial scope of each head in tokens, 0 for half of the document; see ``SCOPES_HELP``.
+    """Parse the initial scope of each head in tokens, 0 for half of the document; see ``SCOPES_HELP``.
 
     Raises:
         ValueError: the list is malformed, or longer than there are heads.
@@ -26,21 +26,21 @@ def parse_scopes(value: str, heads: int) -> List[int]:
     scopes = []
     for piece in (piece.strip() for piece in str(value).split(",")):
         if piece != "half" and not (piece.isdecimal() and int(piece) > 0):
-            raise ValueError(f'{option}: "{piece}" is no scope; choose {SCOPES_HELP}')
+            raise ValueError(f'{option}: "{piece}" is not a scope; choose {SCOPES_HELP}')
         scopes.append(0 if piece == "half" else int(piece))
     if len(scopes) > heads:
-        raise ValueError(f"{option}: {len(scopes)} scopes for {heads} heads; choose at most as many as there are heads")
+        raise ValueError(f"{option}: {len(scopes)} scopes for {heads} heads; choose at most one per head")
     return [scopes[head % len(scopes)] for head in range(heads)]
 
 
 def initial_offset(head: int) -> int:
-    """0, -1, 1, -2, 2, …: with relative centers, heads begin at the query itself and at its neighbours, in turn."""
+    """0, -1, 1, -2, 2, …: with relative centres, heads begin at the query itself and at its neighbours, in turn."""
     distance = (head + 1) // 2
     return -distance if head % 2 else distance
 
 
 class FocalNetwork(nn.Module):
-    """Predicts center and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
+    """Predicts centre and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
 
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
@@ -48,11 +48,11 @@ class FocalNetwork(nn.Module):
     Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 0.01 in
     the argument of the sigmoid is one token in 400.
 
-    Beside the paper's form there are others. With ``center="relative"``, at the query's own position P_i,
+    There are other forms than the paper's. With ``center="relative"``, for the query's position P_i,
 
         mu_i = P_i + m tanh((o_h + <u_h, U_c,h>) / m)
 
-    where U_c begins at 0 and the learned offset o_h, in tokens, at 0, -1, 1, -2, 2, … for the heads in turn. With an
+    where U_c begins at 0, and the learned offset o_h, in tokens, at 0, -1, 1, -2, 2, … for the heads in turn. With an
     initial scope of N tokens, U_d begins at 0 and
 
         sigma = m sigmoid(<u_h, U_d,h> - log(max(m / N, 2) - 1))
@@ -65,7 +65,7 @@ class FocalNetwork(nn.Module):
         center: one of ``CENTERS``.
         initial_scope: see ``SCOPES_HELP``.
         strength: one of ``STRENGTHS``; "learned": a factor of the bias for each head, ``strength`` (H,), which begins
-            at 0, where attention is plain.
+            at 0 (plain attention).
     """
 
     initial_scopes: Tensor
@@ -106,9 +106,10 @@ class FocalNetwork(nn.Module):
                 self.strength.zero_()
 
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
+        """Predict from queries Q (B, S, d_m), before the split into heads and unscaled -> ``center``, ``scope`` (B, H,
+        S).
 
-        At least in float32; queries that come in half precision are already off by up to a token in 400.
+        The result is at least float32, but half-precision queries already cause errors of up to one token in 400.
         """
         batch, length, _ = queries.shape
         queries = at_least_float32(queries)
@@ -139,7 +140,7 @@ class FocalNetwork(nn.Module):
 
 
 def focal_options(cfg: Any) -> Dict[str, str]:
-    """The arguments of :class:`FocalNetwork` that a SummarizationTransformerConfig has options for."""
+    """Arguments of :class:`FocalNetwork` that are options in SummarizationTransformerConfig."""
     return {
         "center": str(cfg.focus_center),
         "initial_scope": str(cfg.focus_initial_scope),

@@ -1,4 +1,4 @@
-"""Attention's queries, keys and values: computed, split into heads, and put together again."""
+"""Compute attention's queries, keys and values, split them into heads, and merge heads."""
 
 from typing import Any, Optional, Tuple
 
@@ -10,7 +10,7 @@ SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
 
-    ``joint_proj``, which a copy for inference may have, computes all three in one product.
+    ``joint_proj``, which copies for inference may have, computes all three in one product.
     """
     joint = getattr(module, "joint_proj", None)
     if joint is None:
@@ -20,7 +20,8 @@ def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tenso
 
 
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
-    """(T, B * beam, H * D) -> (B, H, beam * T, D): the beams of a document become more queries. A view if beam is 1.
+    """Split (T, B * beam, H * D) -> (B, H, beam * T, D): a document's beams become further queries. A view if beam is
+    1.
 
     Args:
         documents: B; None: beam is 1.
@@ -28,13 +29,15 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
     length, rows, width = x.shape
     documents = rows if documents is None else documents
     if rows % documents:
-        raise ValueError(f"{rows} rows of queries for {documents} documents: every document needs as many beams")
+        raise ValueError(
+            f"{rows} rows of queries for {documents} documents: every document needs the same number of beams"
+        )
     parts = x.view(length, documents, rows // documents, num_heads, width // num_heads)
     return parts.permute(1, 3, 2, 0, 4).flatten(2, 3)
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """(B, H, beam * T, D) -> (T, B * beam, H * D), the inverse of :func:`split_heads`.
+    """Merge (B, H, beam * T, D) -> (T, B * beam, H * D), the inverse of :func:`split_heads`.
 
     Args:
         rows: B * beam; None: beam is 1.
@@ -47,7 +50,7 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
 
 
 def queries_to_beams(x: Tensor, rows: int) -> Tensor:
-    """(B, H, beam * T, S) -> (rows, H, T, S): a row for each of a document's beams. A view if beam is 1."""
+    """Reshape (B, H, beam * T, S) -> (rows, H, T, S): one row for each of a document's beams. A view if beam is 1."""
     documents, heads, queries, width = x.shape
     beam = rows // documents
     if beam == 1:
@@ -56,8 +59,8 @@ def queries_to_beams(x: Tensor, rows: int) -> Tensor:
 
 
 def laid_out(x: Tensor, transposed: bool) -> Tensor:
-    """The same tensor in one piece of memory, row by row; ``transposed``: column by column in each matrix.
+    """Make a tensor contiguous, row by row; with ``transposed``, column by column in each matrix.
 
-    For a few queries q, the product q x^T is a third faster with columns in one piece.
+    For a few queries q, the product q x^T is a third faster with contiguous columns.
     """
     return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()

@@ -1,6 +1,6 @@
 """Pointer heads: probabilities over the words that the model knows and the words of the document.
 
-All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model computes in.
+All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model's dtype.
 """
 
 import math
@@ -17,17 +17,17 @@ from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Stands for log 0 where a gradient has to pass, which minus infinity would turn into NaN."""
+"""Stands for log 0 where gradients must pass, since minus infinity would turn them into NaN."""
 _CERTAIN = 1e4
 """Logit of a probability of 1."""
 
 
 class WordLogProbs(NamedTuple):
-    """log P_vocab of those words that a loss needs, in place of log P_vocab (N, T, C) of all words.
+    """log P_vocab of the words that a loss needs, instead of log P_vocab (N, T, C) of all words.
 
     Attributes:
-        width: C. target: (N, T), of the target words; those of slots do not matter. in_document: (N, T, U), of each
-            distinct word of the document; U = 0 where they are not needed. total: (N, T), the sum over the words that
+        width: C. target: (N, T), of the target words; values for slots are not used. in_document: (N, T, U), of each
+            distinct word of the document; U = 0 if they are not needed. total: (N, T), the sum over the words that
             label smoothing counts; 0 without label smoothing.
     """
 
@@ -38,16 +38,16 @@ class WordLogProbs(NamedTuple):
 
 
 LogVocab = Union[Tensor, WordLogProbs]
-"""log P_vocab (N, T, C), at least float32, or what is needed of it."""
+"""log P_vocab (N, T, C), at least float32, or the parts of it that are needed."""
 
 
 class Selection(NamedTuple):
-    """Which words of B documents a pointer may copy, after a content selector (Gehrmann et al. 2018, section 4).
+    """Words of B documents that a pointer may copy, from a content selector (Gehrmann et al. 2018, section 4).
 
     Attributes:
-        probabilities: q (B, S), float; negative at sentence marks, which it says nothing about, and at padding.
-        threshold: epsilon: words with q above it may be copied. In a document without such a word all may.
-        factor: lambda, by which the copying of these words is multiplied.
+        probabilities: q (B, S), float; negative at sentence marks and at padding, which have none.
+        threshold: epsilon: words with q above it may be copied. If a document has no such word, all may.
+        factor: lambda, the factor of the probability of copying these words.
     """
 
     probabilities: Tensor
@@ -55,7 +55,7 @@ class Selection(NamedTuple):
     factor: float
 
     def masked(self) -> Tensor:
-        """The words that may not be copied, (B, S) bool."""
+        """Mask of words that may not be copied, (B, S) bool."""
         chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
         none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
         return known & ~chosen & ~none_chosen
@@ -73,9 +73,9 @@ class PointerOutput:
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
         hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
-            produce then have probability 0; what they would have got is in :meth:`mixed`.
-        selective: words of the document that have no copy attention at all cannot be copied. Otherwise they have the
-            smallest probability there is, so that the loss stays finite.
+            produce then have probability 0; :meth:`mixed` has their mixed probability.
+        selective: words of the document without any copy attention cannot be copied. Otherwise they have the smallest
+            possible probability, so that the loss stays finite.
     """
 
     log_copy: Tensor
@@ -86,12 +86,12 @@ class PointerOutput:
     selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
-        """A per-document table (B, …) of the vocabulary -> (N, T, …)."""
+        """Expand a per-document table (B, …) of the vocabulary -> (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
     def _log_gates(self) -> Tuple[Tensor, Tensor]:
-        """log p_gen and log (1 - p_gen), both (N, T)."""
+        """Logarithms of p_gen and 1 - p_gen, both (N, T)."""
         gate = self.gate
         if self.hard:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
@@ -102,14 +102,14 @@ class PointerOutput:
         return replace(self, hard=False)
 
     def selected(self, selection: Selection) -> "PointerOutput":
-        """The same pointer, which copies only words that are selected, and these more often.
+        """The same pointer restricted to selected words, which are copied with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
-        copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program leaves out to divide
-        by the sum over all words). The attention that reads the document is not masked.
+        copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not divide by the
+        sum over all words). The attention that reads the document is not masked.
 
-        With A = sum of ã_j, that is a pointer whose copy attention is ã / A and whose odds of generating are divided by
-        λ A. Where all words that may be copied have no attention, it generates.
+        With A = sum of ã_j, this is a pointer with the copy attention ã / A and the odds of generating divided by λ A.
+        If none of the words that may be copied has attention, it generates.
         """
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
@@ -123,7 +123,9 @@ class PointerOutput:
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
-        """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""
+        """Log of the copy attention on each distinct word of the document, summed over its positions: (N, T, U),
+        finite.
+        """
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
@@ -131,11 +133,11 @@ class PointerOutput:
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
-        """The columns of each document's distinct words, expanded to (N, T, U); 0 fills shorter rows."""
+        """Columns of each document's distinct words, expanded to (N, T, U); 0 fills shorter rows."""
         return self._expand(self.vocab.word_columns)
 
     def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
-        """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each."""
+        """log P of each distinct word of the document, by generating alone, and with copying: (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
         if isinstance(log_vocab, WordLogProbs):
@@ -149,15 +151,14 @@ class PointerOutput:
     def log_probs(self, logits: Tensor) -> Tensor:
         """log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w); eq. 14.
 
-        Of a hard switch log P(w) is log P_vocab(w) where p_gen is at least 1/2, and elsewhere the log of that sum.
+        With a hard switch, log P(w) is log P_vocab(w) where p_gen is at least 1/2, and the log of that sum elsewhere.
 
         Args:
-            logits: (N, T', C), of the words of the softmax, for the last T' of the T words (generation keeps only the
-                last).
+            logits: (N, T', C) of the softmax, for the last T' of the T words (generation keeps only the last).
 
         Returns:
-            (N, T', C + K), float32; minus infinity for slots that the document does not use, and for the words that a
-            hard switch decides against.
+            (N, T', C + K), float32; minus infinity for slots that the document does not use, and for words that a hard
+            switch excludes.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
@@ -177,20 +178,20 @@ class PointerOutput:
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # the gradients of others need the scores as they are
-            # fillers get a column of their own: with theirs, bos would get its gradient once for each
+            # fillers get their own column: with column 0, bos would get its gradient once for each filler
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
-        """log P of given words without computing it for all words.
+        """Compute log P of given words without computing it for all words.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
             target: (N, T), int64, columns.
 
         Returns:
-            log P (N, T), and the share of P that copying contributes (N, T).
+            log P (N, T), and copying's share of P (N, T).
         """
         log_gen, log_point = self._log_gates()
         generated = log_gen + _log_prob_of(log_vocab, target)
@@ -198,14 +199,15 @@ class PointerOutput:
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Nallapati et al., section 2.3: the switch is told to point exactly where the word is not in the vocabulary.
+        """Compute log P with a supervised switch (Nallapati et al., section 2.3): it must point exactly at words
+        outside the vocabulary.
 
         Args:
             log_vocab, target: as for :meth:`target_log_probs`.
 
         Returns:
-            log P of the word, given the right decision; log P of that decision; whether it is to point; each (N, T).
-            A word that occurs several times is pointed at where it occurs first.
+            log P of the word, given the correct decision; log P of that decision; whether it is to point; each (N, T).
+            The pointer's target is the word's first occurrence.
         """
         point = target >= self.vocab.softmax_width
         first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
@@ -215,14 +217,14 @@ class PointerOutput:
         return word, torch.where(point, log_point, log_gen), point
 
     def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
-        """Sum of log P over the words that can be produced, and their number: what label smoothing needs.
+        """Sum of log P over the words that can be produced, and their number, for label smoothing.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
-            total: (N, T), its sum over the words that can be generated. count: how many these are, or (N, 1).
+            total: (N, T), its sum over the words that can be generated. count: their number, or (N, 1).
 
         Returns:
-            the sum (N, T), which also ranges over the slots that the document uses; the count (N, 1).
+            The sum (N, T), which includes the slots that the document uses; the count (N, 1).
         """
         log_gen = self._log_gates()[0]
         # copying changes only the words of the document: correct the plain sum for those
@@ -234,13 +236,13 @@ class PointerOutput:
         return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Where in the document each of the words (N, T), given as columns, stands: (N, T, S) bool."""
+        """Mask of the positions in the document of each word (N, T), given as columns: (N, T, S) bool."""
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The source position that each word (N, T) was copied from, or -1 where generating was likelier: (N, T).
+        """Source position that each word (N, T) was copied from, or -1 where generating was likelier: (N, T).
 
-        Of several positions of the word, the one with the most copy attention. ``logits`` (N, T, C).
+        If the word has several positions, it is the one with the most copy attention. ``logits`` (N, T, C).
         """
         _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
         matches = self.positions_of(target)
@@ -249,7 +251,9 @@ class PointerOutput:
 
 
 def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
-    """log_vocab (N, T, C) + added (N, T, 1), then ``slots`` columns of minus infinity; without gradient in one pass."""
+    """Add log_vocab (N, T, C) + added (N, T, 1), then append ``slots`` columns of minus infinity; without gradient in
+    one pass.
+    """
     if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
     rows, steps, width = log_vocab.shape
@@ -273,9 +277,9 @@ class PointerHead(nn.Module):
 
     Args:
         features: width of h.
-        kind: "soft" mixes both distributions (eq. 14); "switch" is trained to tell them apart and, in evaluation,
+        kind: "soft" mixes both distributions (eq. 14); "switch" is trained to choose between them and, in evaluation,
             takes the likelier one (Nallapati et al. 2016, section 2.3).
-        continues: read the summary's :class:`CopyHistory`, so that the pointer can go on copying where it stopped.
+        continues: use the summary's :class:`CopyHistory`, so that the pointer can continue copying where it stopped.
     """
 
     def __init__(self, features: int, kind: str, continues: bool = False):
@@ -289,10 +293,10 @@ class PointerHead(nn.Module):
         self.continuation = Continuation(features) if continues else None
 
     def begin_generating(self, probability: float) -> None:
-        """Begin with this p_gen in every state: w = 0 and b = its logit.
+        """Initialise p_gen to this value in every state: w = 0 and b = its logit.
 
-        A decoder that can write already, a pretrained one, would otherwise lose half of each probability to a copy
-        attention that has learnt nothing.
+        A pretrained decoder can already write. It would otherwise lose half of each probability to an untrained copy
+        attention.
         """
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))
@@ -304,33 +308,33 @@ class PointerHead(nn.Module):
 
         Args:
             states: h (N, T, features).
-            scores: logits of the copy attention (N, T, S), float32; their values where no word stands do not matter.
-            history: of the summary so far; needed if the pointer ``continues``.
+            scores: logits of the copy attention (N, T, S), float32; their values at positions without a word do not
+                matter. history: of the summary so far; required if the pointer ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
         if self.continuation is not None:
             if history is None:
-                raise ValueError("a pointer that continues needs the history of what has been written")
+                raise ValueError("a pointer that continues needs the history of the summary")
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), documents without a word
-        # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
+        # a softmax over no word would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
-        """What :meth:`point` wants of the summaries so far, see :meth:`CopyHistory.of`; None if it wants nothing."""
+        """The :class:`CopyHistory` of the summaries so far for :meth:`point`; None if the pointer does not need it."""
         return None if self.continuation is None else CopyHistory.of(previous, source, steps, unk)
 
 
 class Pointer(PointerHead):
-    """A pointer with a copy attention of its own, computed from the decoder's last states.
+    """A pointer with its own copy attention, computed from the decoder's last states.
 
     a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, eq. 11 and 12). The paper's W is
-    the identity; learning it lets the same state ask for a word to copy and for a word to generate. Logits are divided
+    the identity. With a learned W, the same state can predict a word to copy and a word to generate. Logits are divided
     by the root of the width, as everywhere in a Transformer.
 
     Args:
@@ -348,7 +352,7 @@ class Pointer(PointerHead):
     def forward(
         self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point from decoder states (N, T, d) into encoder outputs (S, B, d_enc); N is B times the beam, or B."""
+        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc); N is B times the beam size, or B."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
@@ -360,11 +364,13 @@ class Pointer(PointerHead):
 class AttentionPointer(PointerHead):
     """A pointer that copies by the decoder's own attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
 
-    In both papers p_gen comes from the decoder's state, the context and the word before, put side by side: h here.
+    In both papers p_gen depends on the decoder's state, the context and the previous word, concatenated: h here.
     """
 
     def forward(
         self, states: Tensor, log_weights: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """h (N, T, features) and the log of the attention (N, T, S), which is renormalised over the words."""
+        """Point with h (N, T, features) and the log of the attention (N, T, S), which is renormalised over the
+        words.
+        """
         return self.point(states, log_weights, vocab, history)

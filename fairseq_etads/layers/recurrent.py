@@ -1,4 +1,6 @@
-"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer of some of the words."""
+"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer that can be restricted
+to some words.
+"""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
@@ -12,38 +14,38 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Sentences from here on share the last position vector."""
+"""Number of sentence positions; all later sentences share the last position vector."""
 SENTENCE_POSITION_DIM = 32
-"""Width of a sentence's position vector, which the paper does not give."""
+"""Width of a sentence's position vector; the paper does not specify it."""
 
 
 class Bidirectional(nn.Module):
-    """A recurrent network in both directions whose states do not depend on padding, on either side.
+    """A bidirectional recurrent network with states that do not depend on padding, on either side.
 
     It is torch's (cuDNN's on a GPU). On a GPU torch's packed sequences skip the padding. On a CPU the backward pass of
-    packed sequences takes time quadratic in the length (it fills a gradient of the whole batch for each step). So each
-    direction runs by itself there, over documents shifted to begin in the first column; the states behind a document's
+    packed sequences takes quadratic time in the length (it fills a gradient of the whole batch for each step). So there
+    each direction runs separately, over documents shifted to begin in the first column; the states after a document's
     end are discarded.
 
     Args:
-        rnn: the network, batch first and bidirectional. dropout: between its layers. learnt_start: begin with learnt
-            states (Chen and Bansal 2018) instead of 0.
+        rnn: the network, batch first and bidirectional. dropout: between its layers. learnt_start: learn the initial
+            states (Chen and Bansal 2018) instead of using 0.
     """
 
     states = 1
-    """How many tensors a state of the network has: h, and c of an LSTM."""
+    """Number of tensors in a state of the network: h, and c of an LSTM."""
 
     def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()
         self.rnn = rnn
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.start: Optional[nn.Parameter] = None
-        if learnt_start:  # for each tensor of a state a row for each layer and direction
+        if learnt_start:  # for each tensor of a state one row per layer and direction
             rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
     def _first(self, x: Tensor, rows: slice) -> List[Tensor]:
-        """The tensors of the first state (L, B, hidden) of those layers and directions, for inputs (B, S, D)."""
+        """Tensors of the initial state (L, B, hidden) of these layers and directions, for inputs (B, S, D)."""
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
             return [x.new_zeros(count, len(x), self.rnn.hidden_size)] * self.states
@@ -56,22 +58,24 @@ class Bidirectional(nn.Module):
             x: inputs (B, S, input_dim). padding: (B, S) bool, True at padding.
 
         Returns:
-            states (B, S, 2 * hidden), 0 at padding. The last ones (B, 2 * hidden): the forward direction's at the last
-            real token and the backward one's at the first. The memory cells at these places (B, 2 * hidden), None of a
-            network that has none.
+            states (B, S, 2 * hidden), 0 at padding. The final states (B, 2 * hidden): the forward direction's at the
+            last real token and the backward direction's at the first. The memory cells at these places (B, 2 * hidden),
+            or None if the network has none.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
         states, last, cells = run(take_positions(x, order), lengths)
         return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, last states and cells."""
+        """Run on inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, final states and
+        cells.
+        """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
-        # torch's module drops between its layers in training mode. In that mode alone cuDNN has a backward pass, which
-        # rewards need without dropout
+        # torch's module applies dropout between its layers in training mode. But cuDNN has a backward pass only in that
+        # mode, and rewards need it without dropout
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
@@ -89,7 +93,7 @@ class Bidirectional(nn.Module):
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
         forward = backward = x
         cells: List[Optional[Tensor]] = [None, None]
-        weights = self.rnn.all_weights  # a list for each layer and direction: forward, backward, forward, …
+        weights = self.rnn.all_weights  # one list for each layer and direction: forward, backward, forward, …
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = self.dropout(torch.cat([forward, backward], dim=2))
@@ -110,11 +114,11 @@ class Bidirectional(nn.Module):
     def _run_direction(
         self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """One direction of one layer.
+        """Run one direction of one layer.
 
         Args:
-            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True behind a document's end.
-            first: the tensors of the first state, each (1, B, hidden).
+            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True after a document's end. first: the
+                tensors of the initial state, each (1, B, hidden).
 
         Returns:
             states (B, S, hidden); the memory cells at the documents' ends (B, hidden), or None.
@@ -123,11 +127,11 @@ class Bidirectional(nn.Module):
 
 
 class BidirectionalGRU(Bidirectional):
-    """A GRU in both directions, see :class:`Bidirectional`.
+    """A bidirectional GRU, see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
-        learnt_start: begin with learnt states.
+        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+            learnt_start: learn the initial states.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
@@ -144,11 +148,11 @@ class BidirectionalGRU(Bidirectional):
 
 
 class BidirectionalLSTM(Bidirectional):
-    """An LSTM in both directions, with one bias for each gate (torch's has two); see :class:`Bidirectional`.
+    """A bidirectional LSTM with one bias per gate (torch's has two); see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
-        learnt_start: begin with learnt states.
+        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+            learnt_start: learn the initial states.
     """
 
     states = 2
@@ -158,8 +162,8 @@ class BidirectionalLSTM(Bidirectional):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
         super().__init__(with_one_bias(rnn), between, learnt_start)
-        # torch.lstm returns the memory cells of the last column only. Behind a document's end an input of its own opens
-        # the forget gate and closes the input gate, so that cells stay as they were: sigmoid(±1e4) is exactly 1 or 0
+        # torch.lstm returns the memory cells of the last column only. After a document's end, an extra input opens the
+        # forget gate and closes the input gate, so that cells stay the same: sigmoid(±1e4) is exactly 1 or 0
         hold = torch.zeros(4 * hidden, 1)  # torch's order of gates: input, forget, new, output
         hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
         self.register_buffer("hold", hold, persistent=False)
@@ -170,7 +174,7 @@ class BidirectionalLSTM(Bidirectional):
         from_input, *rest = weights
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
-        with torch.autocast(x.device.type, enabled=False):  # in float16 oneDNN would have no LSTM that trains
+        with torch.autocast(x.device.type, enabled=False):  # in float16, oneDNN has no LSTM that can be trained
             states, _, cells = torch.lstm(
                 x, first, weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
             )
@@ -178,7 +182,7 @@ class BidirectionalLSTM(Bidirectional):
 
 
 class ElmanCell(nn.Module):
-    """A step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
+    """One step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
 
     Args:
         input_dim: width of x. hidden: width of h.
@@ -190,7 +194,7 @@ class ElmanCell(nn.Module):
         self.from_hidden = nn.Linear(hidden, hidden, bias=False)
 
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """x (N, input_dim), h (N, hidden) -> the new h."""
+        """Compute the new h from x (N, input_dim) and h (N, hidden)."""
         return torch.sigmoid(self.from_input(x) + self.from_hidden(hidden))
 
 
@@ -198,29 +202,29 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """The network with the second of torch's two biases of each gate, which only add up, replaced by a constant 0."""
+    """Replace the second of torch's two biases per gate, which are simply added, by a constant 0."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
             network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
-    if isinstance(network, nn.LSTM):  # torch keeps its weights in a list, too
+    if isinstance(network, nn.LSTM):  # torch also keeps its weights in a list
         network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
     return network
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """x (B, S', D) with position ``order[b, s]`` at place s: (B, S, D)."""
+    """Reorder x (B, S', D): position ``order[b, s]`` goes to place s: (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """The number of each token's sentence, from 0: how many sentence marks (ids ``mark``) stand before it. (B, S)."""
+    """Index of each token's sentence, from 0: the number of preceding sentence marks (ids ``mark``). (B, S)."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
 
 def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """The positions of the first and the last token of each sentence.
+    """Positions of the first and the last token of each sentence.
 
     Args:
         ids: (B, S), from :func:`sentence_ids`. padding: (B, S) bool.
@@ -231,7 +235,7 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    ids = ids.masked_fill(padding, count)  # padding is a sentence of its own, cut off below
+    ids = ids.masked_fill(padding, count)  # padding is treated as a sentence, and cut off below
     table = ids.new_zeros(len(ids), count + 1)  # (B, N + 1)
     first = table.scatter_reduce(1, ids, positions, "amin", include_self=False)
     last = table.scatter_reduce(1, ids, positions, "amax", include_self=False)
@@ -242,21 +246,21 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
 def read_by_sentence(
     network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-    """Let a network read each sentence by itself: its states know nothing of other sentences.
+    """Run a network on each sentence separately: its states do not depend on other sentences.
 
     Args:
-        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`. ids: (B, S), the number of each token's
+        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`. ids: (B, S), the index of each token's
             sentence, 0 at padding.
 
     Returns:
-        what ``network`` returns for whole documents; the last states and memory cells are the forward direction's at
-        the end of the last sentence and the backward one's at the beginning of the first.
+        The results of ``network`` for whole documents. The final states and memory cells are the forward direction's at
+        the end of the last sentence and the backward direction's at the beginning of the first.
     """
     first, last, missing = sentence_ends(ids, padding)
     batch, count = first.shape
     lengths = (last - first + 1).masked_fill(missing, 0)
     width = max(1, int(lengths.max()))
-    rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # of a token in its sentence
+    rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # position of a token in its sentence
     # a row of W places for each of N sentences, and one place for all padding
     place = (ids * width + rank).masked_fill(padding, count * width)  # (B, S)
     table = x.new_zeros(batch, count * width + 1, x.shape[2]).scatter(1, place[:, :, None].expand_as(x), x)
@@ -289,15 +293,16 @@ class Sentences(NamedTuple):
 
 
 class SentenceEncoder(nn.Module):
-    """A GRU over sentences, which gives the keys of attention to sentences (Nallapati et al., section 2.4).
+    """A GRU over sentences that computes the keys of attention to sentences (Nallapati et al., section 2.4).
 
-    The input of a sentence are the word-level states at its two ends: forward at its last word, backward at its first.
+    A sentence's input consists of the word-level states at its two ends: forward at its last word, backward at its
+    first.
 
     Args:
         word_dim: width of word-level states. hidden: H. attention_dim: A.
         positions: whether keys also depend on vectors of the sentences' positions, as in the paper.
-        gate: whether a gate lets a part of each state through, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the
-            global filter of Li et al. 2018).
+        gate: whether each state is gated, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et
+            al. 2018).
     """
 
     def __init__(self, word_dim: int, hidden: int, attention_dim: int, positions: bool = True, gate: bool = False):
@@ -309,7 +314,7 @@ class SentenceEncoder(nn.Module):
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
     def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
-        """Word states (B, S, 2H), sentence numbers and padding (B, S) -> the sentences."""
+        """Encode word states (B, S, 2H), sentence numbers and padding (B, S) -> the sentences."""
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
         ends = [take_positions(half, place) for half, place in ((forward, last), (backward, first))]
@@ -324,7 +329,7 @@ class SentenceEncoder(nn.Module):
 
 
 def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
-    """The layer of a readout with ``width`` numbers, see :func:`read_out`; None where it has none (kind "none")."""
+    """Make a readout's layer with ``width`` outputs, see :func:`read_out`; None for the kind "none"."""
     if kind == "none":
         return None
     if kind == "mlp":
@@ -333,12 +338,12 @@ def make_readout(kind: str, hidden: int, word: int, context: int, width: int) ->
 
 
 def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
-    """What the output layer reads (…, R).
+    """Compute the output layer's input (…, R).
 
     Args:
         kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
             none: [h; c]. layer: with W, b.
-        hidden: h (…, H). word: E, the vectors of the words before (…, E). context: c (…, M).
+        hidden: h (…, H). word: E, the previous words' vectors (…, E). context: c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
@@ -349,8 +354,8 @@ class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 
     Args:
-        weight: (V, E), or a shared table that begins with these rows. words: V. bias: whether there is one that is
-            learnt; without, it is a constant 0.
+        weight: (V, E), or a shared table that begins with these rows. words: V. bias: whether to learn a bias;
+            otherwise it is a constant 0.
     """
 
     bias: Tensor
@@ -358,18 +363,20 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # a column, so that rows of it can be looked up
+        column = torch.zeros(words, 1)  # a column, so that its rows can be looked up
         if bias:
             self.bias = nn.Parameter(column)
         else:
             self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row receives a gradient."""
+        """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row gets a gradient."""
         sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 
     def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
-        """Readouts (N, T, E) -> logits (N, T, V); with ``rows``, from :meth:`rows`, of those words alone (N, T, C)."""
+        """Compute logits (N, T, V) from readouts (N, T, E); with ``rows``, from :meth:`rows`, only those words' (N, T,
+        C).
+        """
         weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

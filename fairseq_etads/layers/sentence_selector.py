@@ -1,4 +1,4 @@
-"""Selection of a document's sentences for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
+"""Select sentences of the document for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
@@ -12,24 +12,24 @@ from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, Shar
 from .tagging import SelectorOutput
 
 UNREAD = PADDING_SCORE / 2
-"""log β of sentences that the extractor does not read: as attention exactly 0, and yet above that of padding."""
+"""log β of sentences that the extractor does not read: as attention exactly 0, but higher than the value at padding."""
 
 
 class SentenceSelector(nn.Module):
     """Selects sentences of the document whenever a sentence of the summary begins (the paper's local selection).
 
-    With t the number of the summary's sentence, h'_i the states of the document's sentences, d the document's vector,
-    and e_(t-1) the last state of the decoder in the sentence before (e_0 = r_0 = 0)::
+    Let t be the index of the summary's sentence, h'_i the states of the document's sentences, d the document's vector,
+    and e_(t-1) the decoder's last state in the previous sentence (e_0 = r_0 = 0)::
 
         q_0 = tanh(W d),  q_t = GRU([e_(t-1); r_(t-1)], q_(t-1))
         p_t = softmax_i(v · tanh(W_q q_t + W_h h'_i + b)),  r_t = Σ_i p_ti h'_i
         state before the sentence's first word = a(W_r [r_t; q_t] + b_r)
 
-    W_h belongs to the encoder, which computes the keys W_h h'_i once. The last equation takes the place of the bridge,
-    whose nonlinearity is a; an LSTM has another one for its memory cell.
+    W_h belongs to the encoder, which computes the keys W_h h'_i once. The last equation replaces the bridge, with its
+    nonlinearity a; an LSTM has a second equation for its memory cell.
 
     Args:
-        hidden: width of the decoder's state, and of q. sentence: width of h'. attention_dim: of keys and v.
+        hidden: width of the decoder's state, and of q. sentence: width of h'. attention_dim: width of keys and v.
         nonlinearity: a. has_cell: whether the decoder has a memory cell. is_dot: compare by q · key, without weights.
     """
 
@@ -45,7 +45,7 @@ class SentenceSelector(nn.Module):
         self.cell_start = nn.Linear(sentence + hidden, hidden) if has_cell else None
 
     def begin(self, documents: Tensor) -> Tensor:
-        """q_0 (N, Q) of the documents' vectors d (N, M)."""
+        """Initial plan q_0 (N, Q) from the documents' vectors d (N, M)."""
         return torch.tanh(self.first_plan(documents))
 
     def forward(
@@ -75,30 +75,30 @@ class SentenceSelector(nn.Module):
         return plan, log_weights, selected
 
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """State (N, Q) before a sentence's first word, and the memory cell of an LSTM; from r_t and q_t."""
+        """State (N, Q) before a sentence's first word, and an LSTM's memory cell, from r_t and q_t."""
         both = torch.cat([selected, plan], dim=1)
         cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
         return self.nonlinearity(self.sentence_start(both)), cell
 
 
 class SentenceSelection(NamedTuple):
-    """What was selected while summaries were written.
+    """Selection probabilities over the steps of writing summaries.
 
     Attributes:
-        log_probs: log p (N, T, L), at least float32: what holds at each step.
-        starts: (N, T) bool, True at steps that write the first word of a sentence, at which p is chosen anew.
+        log_probs: log p (N, T, L), at least float32, the current value at each step.
+        starts: (N, T) bool, True at steps that write the first word of a sentence, where p is recomputed.
     """
 
     log_probs: Tensor
     starts: Tensor
 
     def divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
-        """The mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
+        """Mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
 
         Args:
-            targets: p̂ (N, n, L'), rows for the sentences that have words; a row of zeros is no target. Summaries and
-                documents that are cut need not have all of them.
-            is_word: (N, T) bool, False at steps whose target is a sentence mark, the end symbol or padding.
+            targets: p̂ (N, n, L'), rows for the sentences that have words; a row of zeros is not a target. Truncated
+                summaries and documents need not have all of them.
+            is_word: (N, T) bool, False at steps with a sentence mark, the end symbol or padding as target.
 
         Returns:
             (N,), at least float32; 0 for a summary without targets.
@@ -117,11 +117,11 @@ class SentenceSelection(NamedTuple):
 
 
 class SentenceAttention(NamedTuple):
-    """What the losses of a summariser with an extractor need to know.
+    """Values of a summariser with an extractor that its losses need.
 
     Attributes:
         log_word: log of the attention to words α (N, T, S), before it is combined with β.
-        log_selected: log β of each word's sentence (B, S). extraction: what the extractor says of B documents.
+        log_selected: log β of each word's sentence (B, S). extraction: the extractor's output for B documents.
     """
 
     log_word: Tensor
@@ -130,10 +130,10 @@ class SentenceAttention(NamedTuple):
 
     @classmethod
     def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
-        """From the decoder's attention and the encoder's output."""
+        """Collect the values from the decoder's attention and the encoder's output."""
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 
     def inconsistency(self, top: int) -> Tensor:
-        """The inconsistency loss of each word (N, T); words of sentences that are not read are not among the top."""
+        """Inconsistency loss of each word (N, T); words of sentences that are not read are never among the top."""
         log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
         return inconsistency_loss(log_word, self.log_selected, top)

@@ -1,6 +1,6 @@
 """Sharing of parameters between encoder and decoder layers (encoder-sharing Transformer, section 3.4).
 
-Decoder layer l is encoder layer l with a causal mask, and a bridge attention of its own between the two sublayers. A
+Decoder layer l is encoder layer l with a causal mask, and its own bridge attention between the two sublayers. A
 sublayer is shared with its layer norm. The shared tensors are the same objects, so the optimiser, the parameter count
 and ``half()`` see them once, and checkpoints store them once, under the encoder's name.
 """
@@ -20,7 +20,8 @@ SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
     """Let the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
 
-    Of focus-attention the projections are shared; the network that predicts centre and scope stays the encoder's own.
+    With focus-attention, the projections are shared; the network that predicts centre and scope belongs only to the
+    encoder.
 
     Raises:
         ValueError: the layers are wrapped by fully_sharded, which stores parameters in another form.
@@ -28,7 +29,7 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
     if not isinstance(encoder_layer, TransformerEncoderLayerBase):
         raise ValueError(
             "--share-encoder-decoder-layers does not work with --ddp-backend fully_sharded, which splits each layer's "
-            "parameters on their own: choose another backend"
+            "parameters separately: choose another backend"
         )
     for name in PROJECTIONS:
         setattr(decoder_layer.self_attn, name, getattr(encoder_layer.self_attn, name))
@@ -37,7 +38,7 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
 
 
 def shared_names(model: nn.Module) -> Dict[str, str]:
-    """The shared parameters: their names in the decoder -> their names in the encoder."""
+    """Map the shared parameters' names in the decoder to their names in the encoder."""
     originals: Dict[int, str] = {}
     shared = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -49,13 +50,13 @@ def shared_names(model: nn.Module) -> Dict[str, str]:
 
 
 def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
-    """Hook of ``state_dict``: store shared tensors once; a checkpoint moved from a GPU would hold two copies."""
+    """Store shared tensors once (hook of ``state_dict``); otherwise a checkpoint from a GPU would hold two copies."""
     for name in shared_names(model):
         state_dict.pop(prefix + name, None)
 
 
 def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
-    """Hook of ``load_state_dict``: give shared weights both of their names.
+    """Give shared weights both of their names (hook of ``load_state_dict``).
 
     Raises:
         ValueError: the checkpoint was trained with sharing and the model is built without, or the other way round.
@@ -74,6 +75,6 @@ def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, 
     sublayer = "decoder.layers.0.fc1.weight"
     if not shared and f"{prefix}encoder.layers.0.fc1.weight" in state_dict and prefix + sublayer not in state_dict:
         raise ValueError(
-            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, and this model is "
+            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but this model is "
             "without"
         )

@@ -1,4 +1,4 @@
-"""Layers of content selectors: words from their letters, an LSTM in both directions, sentences scored one by one."""
+"""Layers of content selectors: spelling encoder, bidirectional LSTM, and sequential scoring of sentences."""
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258
-"""Numbers of a word's two ends; a byte b is 1 + b, and 0 fills up."""
+"""Ids of a word's end and beginning; a byte b has the id 1 + b, and 0 is padding."""
 LONGEST_WORD = 40
-"""Bytes of a word that are read."""
+"""Largest number of bytes read of a word."""
 
 
 class SelectorOutput(NamedTuple):
-    """What a selector says of the units, words or sentences, of B documents.
+    """A selector's output for the units, words or sentences, of B documents.
 
     Attributes:
-        logits: (B, U), of being selected; minus infinity of sentences that it does not read.
+        logits: (B, U), of being selected; minus infinity for sentences that it does not read.
         real: (B, U) bool, False where a document has no such unit or the unit is not read.
     """
 
@@ -27,14 +27,14 @@ class SelectorOutput(NamedTuple):
 
 
 class SpellingEncoder(nn.Module):
-    """Vectors of words from their letters, so that words without a vector of their own differ, too.
+    """Word vectors from letters, so that words without their own vector also differ.
 
     The letters are the bytes of UTF-8, between a begin and an end symbol. A convolution over them is followed by ReLU
     and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: that spells ids, the words of its copy tail among them. letter: width of a letter's vector.
-        filters: width of a word's. width: letters that a filter sees.
+        dictionary: for the spelling of ids, including its copy tail. letter: width of a letter's vector. filters: width
+            of a word's vector. width: number of letters that a filter sees.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -45,19 +45,19 @@ class SpellingEncoder(nn.Module):
         self._spelled: Dict[int, List[int]] = {}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Ids (B, S) -> vectors (B, S, filters)."""
+        """Encode ids (B, S) -> vectors (B, S, filters)."""
         words, places = tokens.unique(return_inverse=True)
         spelled = [self._spell(number) for number in words.tolist()]
         longest = max(map(len, spelled), default=self.width)
         letters = torch.tensor([word + [0] * (longest - len(word)) for word in spelled], device=tokens.device)
         windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
         lengths = torch.tensor([len(word) - self.width for word in spelled], device=tokens.device)
-        behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]  # a word's last window and on
-        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the least that ReLU gives
+        behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]  # from a word's last window on
+        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the minimum of ReLU
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
-        """The letters of a word, at least as many as a filter sees."""
+        """Letters of a word, padded to the filters' width."""
         if number not in self._spelled:
             spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
             letters = [_BEGIN, *(1 + byte for byte in spelling), _END]
@@ -65,18 +65,18 @@ class SpellingEncoder(nn.Module):
         return self._spelled[number]
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled: all but the spellings that were needed so far."""
+        """Drop cached spellings from the pickle."""
         return {**vars(self), "_spelled": {}}
 
 
 class TaggerLSTM(nn.Module):
-    """An LSTM in both directions whose states do not depend on padding, on either side.
+    """A bidirectional LSTM with states that do not depend on padding, on either side.
 
-    Directions run one by one over sequences shifted to begin in the first column, as in
-    :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU`, which says why.
+    Directions run one by one over sequences shifted to begin in the first column; see
+    :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU` for the reason.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: how many. dropout: between them.
+        input_dim: width of inputs. hidden: width of each direction. layers: number of layers. dropout: between them.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -88,8 +88,8 @@ class TaggerLSTM(nn.Module):
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """Inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding."""
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
+        """Run on inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding."""
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
@@ -102,32 +102,32 @@ class TaggerLSTM(nn.Module):
 
 
 def _take(x: Tensor, order: Tensor) -> Tensor:
-    """x (B, S, D) with position ``order[b, s]`` at place s."""
+    """Reorder x (B, S, D): position ``order[b, s]`` goes to place s."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def words_by_sentence(
     src_tokens: Tensor, real: Tensor, mark: int, sentences: int, words: int
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """The words of documents, sentence by sentence.
+    """Group the words of documents by sentence.
 
     Args:
         src_tokens: (B, S). real: (B, S) bool, True at words: not at padding, end symbols and marks.
-        mark: id of the token that ends a sentence. sentences, words: most of them that are kept, of a document and of a
-            sentence.
+        mark: id of the token that ends a sentence. sentences, words: maximum number of sentences per document and of
+            words per sentence.
 
     Returns:
-        ids (B, N, W), 0 where there is no word; where there is one (B, N, W) bool; for each token the number of its
+        ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; for each token the index of its
         sentence (B, S), 0 where it is not real.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     total = int(numbers.max()) + 1 if numbers.numel() else 1
     lengths = numbers.new_zeros(len(numbers), total).scatter_add(1, numbers, real.long())  # (B, all sentences)
     starts = lengths.cumsum(1) - lengths
-    rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # of a word in its sentence
+    rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
     count, width = min(total, sentences), max(1, min(int(lengths.max()), words))
     kept = real & (numbers < count) & (rank < width)
-    place = torch.where(kept, numbers * width + rank, count * width)  # the last column takes what is not kept
+    place = torch.where(kept, numbers * width + rank, count * width)  # the last column collects words that are not kept
     table = src_tokens.new_zeros(len(src_tokens), count * width + 1).scatter(1, place, src_tokens)
     there = torch.zeros_like(table, dtype=torch.bool).scatter(1, place, kept)
     shape = len(src_tokens), count, width
@@ -135,7 +135,7 @@ def words_by_sentence(
 
 
 class NovelSentences(nn.Module):
-    """Scores of sentences from left to right, each lowered by what was taken before (Hsu et al. 2018, section 3.1).
+    """Scores sentences from left to right, each lowered by the earlier selections (Hsu et al. 2018, section 3.1).
 
     u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
@@ -153,7 +153,9 @@ class NovelSentences(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """h (B, N, input_dim), missing (B, N) bool -> logits (B, N); those of missing sentences mean nothing."""
+        """Compute logits (B, N) from h (B, N, input_dim), missing (B, N) bool; logits of missing sentences are
+        meaningless.
+        """
         there = (~missing).to(states)[:, :, None]
         mean = (states * there).sum(1) / there.sum(1).clamp(min=1)
         u, d = self.sentence(states).tanh(), self.document(mean).tanh()  # (B, N, F), (B, F)

@@ -1,8 +1,8 @@
-"""fairseq's Transformer layers with the papers' attention in place of the plain one.
+"""fairseq's Transformer layers with the papers' attention instead of the plain one.
 
 The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so a plain Transformer's
-weights load into them, and with a mechanism switched off they compute what fairseq computes. Tensors are T x B x d_m,
-as everywhere in fairseq's Transformer.
+weights load into them. With a mechanism switched off, they compute the same results as fairseq. Tensors are T x B x
+d_m, as everywhere in fairseq's Transformer.
 """
 
 import math
@@ -32,8 +32,8 @@ class BridgeAttention(Observed, MultiheadAttention):
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
-            with learned t_h (``gate_slope``) and b_h (``gate_level``), which begin at 0, where attention is plain. The
-            paper's plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
+            with learned t_h (``gate_slope``) and b_h (``gate_level``), which begin at 0 (plain attention). The paper's
+            plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
@@ -44,7 +44,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         if saliency:
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
-            # the gate's logits are not scaled by sqrt(D): as queries and keys are of unit size, small weights keep the
+            # the gate's logits are not scaled by sqrt(D): since queries and keys have unit size, small weights keep the
             # gate near one half at first instead of saturated
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
@@ -68,14 +68,13 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Attend from the summary to the document.
 
         Args:
-            query: (T, B, d_m), or (T, B * beam, d_m) with the beams of a document next to each other: they share its
-                keys. key: encoder states (S, B, d_enc), also used as value; after the first cached step they are not
-                looked at again.
+            query: (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys. key:
+                encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
             key_padding_mask: (B, S), True at padding.
             incremental_state: caches the document's projected keys, values and gate keys.
             need_weights: also return the weights that sum to 1, averaged over heads: (B * beam, T, S); see
                 :func:`saliency_attention`.
-            need_head_weights: return it for each head: (H, B * beam, T, S).
+            need_head_weights: return them for each head: (H, B * beam, T, S).
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
@@ -98,10 +97,10 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attention in training, and step by step as fairseq does it.
+        """Attention in training, and step by step as in fairseq.
 
         Args:
-            q: queries (B, H, T, D). gate_q: the gate's, or None. memory: of :meth:`_project_memory`.
+            q: queries (B, H, T, D). gate_q: the gate's queries, or None. memory: from :meth:`_project_memory`.
 
         Returns:
             (B, H, T, D), and the weights (B, H, T, S) if they are needed.
@@ -119,22 +118,23 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend_in_search(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attention of a step of this project's search; arguments and results as those of :meth:`_attend`.
+        """Attention in a step of this project's search; for arguments and results see :meth:`_attend`.
 
-        Products are in the format of the cached keys, for speed. fairseq's layers always ask for the mean of the
-        weights over heads, but the search uses the last layer's weights alone, which are asked for by head.
+        Products are in the dtype of the cached keys, for speed. fairseq's layers always request the mean of the weights
+        over heads, but the search uses only the last layer's weights, which are requested per head.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
             return self._gated(q, gate_q, memory, need_weights, own_format=True)
-        weights = attention_weights(q, k, mask, own_format=True)  # for a few queries faster than the fused kernel
+        # for a few queries this is faster than the fused kernel
+        weights = attention_weights(q, k, mask, own_format=True)
         out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(v.dtype), v)
         return out, weights if need_weights else None
 
     def _gated(
         self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """:func:`saliency_attention`, and the weights if they are needed."""
+        """Compute :func:`saliency_attention`, and the weights if they are needed."""
         k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
         mask, level = memory.get("prev_key_padding_mask"), None
         if self.gate_level is not None:
@@ -148,7 +148,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         return result if isinstance(result, tuple) else (result, None)
 
     def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
-        """The gate's queries (B, H, beam * T, D) of the projected queries (T, B * beam, d_m); None without a gate."""
+        """The gate's queries (B, H, beam * T, D) from the projected queries (T, B * beam, d_m); None without a gate."""
         if self.gate_q_proj is None:
             return None
         gate_q = self._gate_vectors(self.gate_q_proj(projected), documents)
@@ -157,14 +157,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return gate_q
 
     def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
-        """(T, B * beam, d_m) -> (B, H, beam * T, D); of length 1 where the gate is a cosine's."""
+        """Split (T, B * beam, d_m) -> (B, H, beam * T, D); normalised to length 1 for a cosine gate."""
         vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
     ) -> Dict[str, Any]:
-        """Keys, values and gate keys (B, H, S, D) of the document, projected once and then taken from the cache."""
+        """Keys, values and gate keys (B, H, S, D) of the document, projected once and then cached."""
         shared = incremental_state.memory if isinstance(incremental_state, BeamState) else None
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state) if shared is None else shared.get(self)
@@ -182,7 +182,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # converted and laid out once, as every step's products read them
+            # converted and laid out once, in the form that every step's products read
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
                 name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
@@ -198,7 +198,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     ) -> Optional[IncrementalState]:
         """Reorder the cached memory; fairseq's version keeps the order when the number of rows stays the same.
 
-        A :class:`BeamState` does that itself.
+        A :class:`BeamState` reorders itself.
         """
         if incremental_state is not None and not isinstance(incremental_state, BeamState):
             saved = self._get_input_buffer(incremental_state)
@@ -208,11 +208,15 @@ class BridgeAttention(Observed, MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Ignored: fairseq's version would from then on read every beam_size-th document, in training too."""
+        """Do nothing: after fairseq's version, each call would read only every beam_size-th document, in training
+        too.
+        """
 
 
 class SummaryAttention(MultiheadAttention):
-    """Decoder self-attention: fairseq's; given a :class:`BeamState`, it reads the cached steps without copying them."""
+    """Decoder self-attention: fairseq's, which with a :class:`BeamState` reads the cached steps without copying
+    them.
+    """
 
     def forward(
         self,
@@ -227,7 +231,7 @@ class SummaryAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As fairseq's. With a BeamState: query (1, B * beam, d_m) -> (1, B * beam, d_m), None."""
+        """fairseq's forward pass. With a BeamState: query (1, B * beam, d_m) -> (1, B * beam, d_m), None."""
         if not isinstance(incremental_state, BeamState):
             if attn_mask is not None and key_padding_mask is not None:
                 # torch does the same, but warns of two types of mask and imports sympy to check them

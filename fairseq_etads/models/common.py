@@ -1,4 +1,4 @@
-"""What the models of all families share: options on the command line, targets, checks of dictionaries."""
+"""Shared parts of the models of all families: command-line options, targets, checks of dictionaries."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
@@ -17,7 +17,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
-"""Attributes of a model in training with weights that only --auxiliary-task trains and needs."""
+"""Attributes of a model with weights for --auxiliary-task, which exist only in training."""
 
 
 class SummarizationModel:
@@ -26,7 +26,7 @@ class SummarizationModel:
     decoder: Any
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled: all but the function that fairseq puts over ``train`` of a model prepared for inference."""
+        """Drop from the pickle the function that fairseq sets over ``train`` of a model prepared for inference."""
         return {name: value for name, value in vars(self).items() if name != "train"}
 
     @classmethod
@@ -35,16 +35,16 @@ class SummarizationModel:
         preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
-                # Where a switch is on by default, fairseq would make the plain flag turn it *off*. Presets differ in
-                # what is on, so every switch gets --option and --no-option in every preset.
+                # If a switch is on by default, fairseq would make the plain flag turn it *off*. Presets differ in their
+                # defaults, so every switch gets --option and --no-option in every preset.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's; where names or shapes differ, the error also says how to load what fits.
+        """Load weights; if names or shapes differ, the error also says how to load the matching ones.
 
-        Weights of an auxiliary task are left out if this model has no such part.
+        Weights of an auxiliary task are skipped if this model has no such part.
         """
         parent: Any = super()
         missing = tuple(f"{name}." for name in AUXILIARY_PARTS if not hasattr(self, name))
@@ -55,18 +55,18 @@ class SummarizationModel:
         except RuntimeError as error:
             if "Error(s) in loading state_dict" not in str(error):
                 raise
-            hint = "to begin training with those weights of another model that fit, give --init-from CHECKPOINT"
+            hint = "to start training from the matching weights of another model, give --init-from CHECKPOINT"
             raise RuntimeError(f"{error}\n\t{hint}") from None
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
-        """The summaries (B, T) as extended ids, by which ``get_normalized_probs`` gives probabilities."""
+        """Return the summaries (B, T) as extended ids, as used by ``get_normalized_probs``."""
         vocabulary = DecoderOutput.of(net_output).vocabulary
-        assert vocabulary is not None, "a decoder of this project says which words its distributions range over"
+        assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.extended_ids(sample["target"])
 
 
 class EncodingDecoding:
-    """A mixin for the models of an encoder and a decoder that takes requests."""
+    """A mixin for encoder-decoder models that accept requests."""
 
     encoder: Any
     decoder: Any
@@ -82,9 +82,9 @@ class EncodingDecoding:
         """Read documents, and score the words of their summaries.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the words before (B, T), ids of the dictionary.
-            request: the words whose likelihood a loss needs, in the place of logits of all words.
-            of_documents: more that the encoder reads.
+            src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the previous words (B, T), ids of the dictionary.
+            request: the words that a loss needs, instead of logits of all words. of_documents: further inputs of the
+                encoder.
 
         Returns:
             logits (B, T, C), and a dict; see :class:`DecoderOutput`.
@@ -95,7 +95,7 @@ class EncodingDecoding:
 
 
 class PositionedModel(SummarizationModel):
-    """The same for models whose positions have vectors."""
+    """The same for models with position vectors."""
 
     encoder: Any
 
@@ -112,7 +112,7 @@ class PositionedModel(SummarizationModel):
 
 
 def plain_options(cfg: Any) -> Any:
-    """A model's options as a plain namespace, with texts for enumerations, which could not be pickled."""
+    """Return a model's options as a plain namespace, with texts for enumerations, which cannot be pickled."""
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
     )
@@ -140,14 +140,14 @@ def preset_dataclass(
 def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
     """Register each preset as an --arch; ``config(name, **changes)`` makes the dataclass of its options."""
     for name, changes in presets.items():
-        # a class for each preset, because fairseq stores the options' dataclass on the class
+        # one class per preset, because fairseq stores the options' dataclass on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
         setattr(sys.modules[model.__module__], name, own)  # where pickle looks for it
 
 
 def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
-    """An encoder's output for some of the documents (indices, (N,)), repeated or not.
+    """Select an encoder's output for some of the documents (indices, (N,)), repeated or not.
 
     Args:
         encoder_out: name -> list of tensors with a row for each document, or the batch's :class:`OutputVocabulary`.
@@ -164,10 +164,10 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError if the data has two dictionaries, where ``option`` needs one for both sides."""
+    """Raise ValueError if the data has two dictionaries, but ``option`` needs a shared one."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
-            f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
+            f"{option} needs one dictionary for documents and summaries, but DATA has two: make the data again with "
             "etads-prepare, or fairseq-preprocess --joined-dictionary"
         )
 
@@ -184,26 +184,26 @@ def check_marks(option: str, task: Any) -> None:
 
 @dataclass
 class PointerOptions(FairseqDataclass):
-    """Options of the pointer, which the configurations of all families inherit."""
+    """Options of the pointer, inherited by the configurations of all families."""
 
     pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
-            "between them at every word"
+            "help": "copy words of the document, including unknown ones: soft mixes copying and generating, switch "
+            "chooses between them for every word"
         },
     )
     pointer_continue: bool = field(
         default=False,
         metadata={
-            "help": "tell the pointer which words of the document follow what has just been written, and which have "
-            "been written: it learns to continue copying in fewer steps"
+            "help": "tell the pointer which words of the document follow the last written words, and which have been "
+            "written, so that it learns to continue copying in fewer steps"
         },
     )
 
 
 def check_pointer(config: Any, task: Any) -> None:
-    """Raise ValueError if the data has two dictionaries, or if --pointer-continue has no pointer to tell."""
+    """Raise ValueError if the data has two dictionaries, or if --pointer-continue is given without a pointer."""
     if str(config.pointer) != "none":
         check_one_dictionary(f"--pointer {config.pointer}", task)
     elif config.pointer_continue:
@@ -211,7 +211,7 @@ def check_pointer(config: Any, task: Any) -> None:
 
 
 def check_words(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if weights are of a model with another number of known words.
+    """Raise ValueError if weights belong to a model with another number of known words.
 
     Args:
         state_dict: a model's weights. side: "source" or "target". part: the encoder or decoder to load them into.
@@ -220,16 +220,16 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
     if words is not None and len(words) != rows:
         raise ValueError(
-            f"the {side} dictionary has {rows} known words and the checkpoint was trained with "
-            f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
+            f"the {side} dictionary has {rows} known words, but the checkpoint was trained with {len(words)}: give "
+            "the data directory (DATA) with the dict.*.txt of its training"
         )
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """How many positions a side gets, "source" or "target": enough for the task's truncation length.
+    """Number of positions of a side, "source" or "target": enough for the task's truncation length.
 
     Args:
-        limit: --max-source-positions or --max-target-positions. learnt: whether each position has a vector of its own.
+        limit: --max-source-positions or --max-target-positions. learnt: whether positions are learned.
 
     Raises:
         ValueError: the options, or the checkpoint being loaded, allow fewer.
@@ -238,7 +238,7 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
     limit = limit or trained
     if limit and needed > limit and learnt:
         raise ValueError(
-            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
+            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, but this model has {limit}: "
             f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
         )
     if limit and needed > limit and not task.is_loading:
@@ -250,14 +250,16 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
 
 
 def check_positions(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if weights are of a model with another number of learnt positions; see :func:`check_words`."""
+    """Raise ValueError if weights belong to a model with another number of learned positions; see
+    :func:`check_words`.
+    """
     name = "encoder" if side == "source" else "decoder"
     positions = state_dict.get(f"{name}.embed_positions.weight")
     if positions is not None and len(positions) != len(part.embed_positions.weight):
         limit = len(positions) - part.embed_positions.padding_idx - 1
         raise ValueError(
-            f"the checkpoint has learnt {limit} positions and this model has {part.max_positions()}: "
-            f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
+            f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: give "
+            f"--truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
         )
 
 

@@ -1,28 +1,29 @@
-"""Layers of convolutions as an option says them: "[(512, 3)] * 20"."""
+"""Parse layers of convolutions from an option: "[(512, 3)] * 20"."""
 
 import ast
 from typing import List, Tuple
 
 MOST_LAYERS = 1000
 LAYERS_HELP = (
-    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * 9 '
-    '+ [(1024, 3)] * 4". A third number says over how many layers the residual connection goes (1; 0: there is none)'
+    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * '
+    '9 + [(1024, 3)] * 4". A third number is the number of layers that the residual connection spans (default 1; 0: '
+    "none)"
 )
 
 Convolution = Tuple[int, ...]
-"""Width, kernel and, if it is given, over how many layers the residual connection goes."""
+"""Width, kernel and optionally the number of layers that the residual connection spans."""
 
 
 def parse_convolutions(text: str, option: str) -> List[Convolution]:
-    """The layers that an expression such as "[(512, 3)] * 20" stands for.
+    """Parse the layers of an expression such as "[(512, 3)] * 20".
 
-    fairseq evaluates the same expressions as Python; here nothing but lists, tuples, numbers, * and + is understood.
+    fairseq evaluates the same expressions as Python; this parser accepts only lists, tuples, numbers, * and +.
 
     Args:
         text: the expression. option: the option's name, for the error.
 
     Raises:
-        ValueError: it is no such expression, has no or too many layers, or a layer that cannot be.
+        ValueError: it is not such an expression, has no or too many layers, or has an invalid layer.
     """
     try:
         found = _layers(ast.parse(str(text).strip(), mode="eval").body)
@@ -35,13 +36,13 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
         if not (layer[0] >= 1 and layer[1] >= 1 and 0 <= residual <= number):
             raise ValueError(
                 f'{option} "{text}": layer {number} is {layer}; width and kernel are 1 or more, and a residual '
-                f"connection goes over 0 to {number} layers there"
+                f"connection spans 0 to {number} layers there"
             )
     return found
 
 
 def _layers(node: ast.AST) -> List[Convolution]:
-    """The layers of a part of an expression; raises ValueError."""
+    """Parse the layers in a part of an expression; raises ValueError."""
     if isinstance(node, ast.List):
         return [_layer(element) for element in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -1,7 +1,7 @@
-"""Models that are not this project's, fairseq's own above all, under ``--task summarization``.
+"""Models from outside this project, mainly fairseq's own, under ``--task summarization``.
 
-They know nothing of the dictionary's copy tail: they embed and generate the known words, and read every other word as
-the unknown one.
+They do not know the dictionary's copy tail: they embed and generate the known words, and read every other word as the
+unknown word.
 """
 
 import copy
@@ -30,15 +30,15 @@ _EVALUATED = re.compile(
     r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
     r"adaptive_(softmax|input)_cutoff|character_filters"
 )
-"""Options whose text fairseq evaluates as Python; they may come from a checkpoint of somebody else."""
+"""Options that fairseq evaluates as Python; they may come from an untrusted checkpoint."""
 _LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
-"""How many positions fairseq's models have unless told otherwise."""
+"""Default number of positions of fairseq's models."""
 
 
 def model_class(cfg: Any) -> Optional[type]:
-    """The class of the model that fairseq will build from these options; None if it will refuse them."""
+    """Class of the model that fairseq will build from these options; None if it will refuse them."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
@@ -52,7 +52,7 @@ def check_evaluated(cfg: Any) -> None:
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # which could take for ever, or all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # it could run for ever, or take all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or lists of them, such '
@@ -79,16 +79,16 @@ def check_suitable(cfg: Any) -> None:
 
 
 def is_foreign(cfg: Any) -> bool:
-    """Whether the model that fairseq will build from these options is not this project's."""
+    """Tell whether the model that fairseq will build from these options comes from outside this project."""
     found = model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
 def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
-    """Build a model that is not this project's, so that it knows only the first words of the task's dictionaries.
+    """Build a model from outside this project so that it knows only the first words of the task's dictionaries.
 
-    Data keeps the words of the copy tail, so that summaries can have an unknown word replaced by one of them. A hook
-    shows the unknown word to the tables of word vectors instead; :func:`without_rare_words` does so for targets.
+    Data keeps the words of the copy tail, so that they can replace unknown words of summaries. A hook passes the
+    unknown word to the tables of word vectors instead; :func:`without_rare_words` does the same for targets.
 
     Args:
         task: the task. build: builds the model from ``cfg`` with the task that it is given.
@@ -100,7 +100,7 @@ def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # the same task with dictionaries that have no copy tail
+    known = copy.copy(task)  # the same task with dictionaries without copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -114,16 +114,16 @@ def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
-    """Ids of summaries with the unknown word in the place of words of the copy tail; None if there are none."""
+    """Replace words of the copy tail in ids of summaries by the unknown word; None if there are none."""
     return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
-    """Let models that fairseq has prepared return attention, and multiply for the number of beams that is asked for.
+    """Let models prepared by fairseq return attention, and multiply for the requested number of beams.
 
     Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
-    need. Their products then take it for granted that each document has as many rows as --beam said at that time; with
-    others they are wrong, or fail.
+    need. Their products then assume that each document has as many rows as --beam said at that time; with other numbers
+    they are wrong or fail.
 
     Args:
         args: fairseq's options of generation.
@@ -138,7 +138,7 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
 
 
 def _give_positions(cfg: Any, task: Any) -> None:
-    """Set how many positions a model has that takes this from the options of fairseq's own tasks."""
+    """Set the number of positions of a model that takes it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         padding = task.src_dict.pad() + 1  # rows of its tables that stand for no position
@@ -150,12 +150,12 @@ def _give_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Whether a module looks up word vectors; subclasses of nn.Embedding are tables of positions, or our own."""
+    """Tell whether a module looks up word vectors; subclasses of nn.Embedding are tables of positions, or our own."""
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
 class _HideUnknownWords:
-    """A hook that shows the unknown word to a table of word vectors where a word of the copy tail stands."""
+    """A hook that passes the unknown word to a table of word vectors in place of words of the copy tail."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()
@@ -165,7 +165,7 @@ class _HideUnknownWords:
 
 
 class _KeepKnownRows:
-    """A hook for loading checkpoints of version 0.1.0, whose tables also had rows for the copy tail: drops those."""
+    """A hook for checkpoints of version 0.1.0 with rows for the copy tail in their tables: drops these rows."""
 
     def __init__(self, model: nn.Module, known_words: int, words: int):
         self.rows = {name: known_words for name, value in model.state_dict().items() if _length(value) == known_words}
@@ -178,5 +178,5 @@ class _KeepKnownRows:
 
 
 def _length(value: Any) -> int:
-    """The length of a tensor; 0 for a scalar, or what is none."""
+    """Length of a tensor; 0 for a scalar or a value that is not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

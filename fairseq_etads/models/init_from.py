@@ -1,4 +1,4 @@
-"""``--init-from`` and ``--extractor``: begin training with those weights of a checkpoint whose names agree."""
+"""``--init-from`` and ``--extractor``: start training from a checkpoint's weights with matching names."""
 
 import glob
 import logging
@@ -22,11 +22,11 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 EXTRACTOR = "encoder.extractor."
-"""How the names of an extractor's weights begin in a summariser."""
+"""Prefix of the names of an extractor's weights in a summariser."""
 
 
 def initial_extractor(model: Any, path: str) -> nn.Module:
-    """The extractor inside a summariser, for --extractor ``path``; ValueError if the model has none."""
+    """Return the extractor inside a summariser, for --extractor ``path``; ValueError if the model has none."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
         raise ValueError(f"--extractor {path} has no effect without --sentence-attention extractor")
@@ -34,13 +34,13 @@ def initial_extractor(model: Any, path: str) -> nn.Module:
 
 
 def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
-    """Whether training begins, and does not resume from a checkpoint of its own.
+    """Tell whether training starts rather than resumes from its own checkpoint.
 
     Args:
-        cfg: the task's options. option: the one of them that names the weights to begin with.
+        cfg: the task's options. option: the one that names the initial weights.
 
     Raises:
-        ValueError: another option says to begin with the weights of another checkpoint.
+        ValueError: another option names other initial weights.
     """
     for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
@@ -49,27 +49,27 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} exclude one another: choose one")
-    # with a suffix of its own for each worker where --use-sharded-state says so
+    # with a separate suffix for each worker if --use-sharded-state says so
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
 def load_initial_weights(
     model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
 ) -> None:
-    """Copy the weights of a checkpoint that this model has under the same name; log what was copied and what was not.
+    """Copy a checkpoint's weights with the same names as this model's; log which were copied and which were not.
 
-    Rows of word vectors are matched by words if the checkpoint's dictionary stands beside it (see :mod:`.pretrained`).
-    A sentence extractor also takes the weights of one inside a summariser.
+    Rows of word vectors are matched by words if the checkpoint's dictionary is in its folder (see :mod:`.pretrained`).
+    A sentence extractor can also use the weights of one inside a summariser.
 
     Args:
-        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: that named
-            ``path``. whole: whether all weights of the model must be there, and no others.
+        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: the option that
+            named ``path``. whole: whether all weights of the model must be there, and no others.
 
     Raises:
         FileNotFoundError: there is no such file.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: it is not a checkpoint, was trained with another dictionary, has no weight of this model, or two
-            different weights for one of this model; or, with ``whole``, it lacks some.
+            different weights for a single one; or, with ``whole``, it lacks some.
     """
     weights, remembers_words = _read(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -77,7 +77,7 @@ def load_initial_weights(
     _upgrade(model, weights)
     words = None if remembers_words else CheckpointWords(path, task)
     if words is not None and not words.files:
-        logger.warning(f"{option} {path}: it does not say which dictionary it has, which must be that of DATA")
+        logger.warning(f"{option} {path}: it does not record its dictionary, which must be the same as DATA's")
     report = _Report(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
@@ -92,7 +92,7 @@ def load_initial_weights(
         if first != name and not torch.equal(weight, given):
             raise ValueError(
                 f"{option} {path}: it has different weights in {first} and {name}, which are one in this model: "
-                "choose the --share-... options with which it was trained"
+                "choose the --share-... options of its training"
             )
         with torch.no_grad():
             parameter.copy_(given)
@@ -105,7 +105,8 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """The weights of a checkpoint, without buffers that only describe the model; whether it remembers its dictionary.
+    """Read a checkpoint's weights, without buffers that only describe the model; also tells whether it records its
+    dictionary.
 
     See :func:`load_initial_weights`.
     """
@@ -127,8 +128,8 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
-    """Give weights of older versions of fairseq the names that they have now."""
-    # a checkpoint without version is one of fairseq's very first to its Transformers, which then change themselves
+    """Rename the weights of older versions of fairseq to their current names."""
+    # a checkpoint without version is from fairseq's very first one for its Transformers, which then change themselves
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -139,15 +140,15 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
 def _fit_rows(
     name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
 ) -> Tensor:
-    """A weight (R, …) of the checkpoint with as many rows as the model's, where a row has the same meaning in both.
+    """Fit a weight (R, …) of the checkpoint to the model's number of rows, if rows have the same meaning in both.
 
     fairseq's own tasks give models rows for the copy tail, and longer texts need more positions.
 
     Args:
-        words: of the checkpoint, if it does not remember them itself.
+        words: of the checkpoint, if it does not record them.
 
     Raises:
-        ValueError: its rows are words of another dictionary.
+        ValueError: its rows are for words of another dictionary.
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
@@ -169,18 +170,19 @@ def _fit_rows(
         report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
         return given[:wanted]
     raise ValueError(
-        f"{report.option} {report.path}: {name} has {rows} words and the {side} dictionary in DATA {wanted}: make the "
-        "data with the dictionary with which it was trained (etads-prepare --like), or put its dict.txt beside it"
+        f"{report.option} {report.path}: {name} has {rows} words, but the {side} dictionary in DATA has {wanted}: "
+        "make the data with the checkpoint's dictionary (etads-prepare --like), or put its dict.txt into the "
+        "checkpoint's folder"
     )
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """How many words the model knows of documents and of summaries."""
+    """Numbers of words that the model knows in documents and in summaries."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
 class _Report:
-    """What happened to the weights; lists of their names."""
+    """Names of weights by the outcome of loading them."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option
@@ -190,7 +192,7 @@ class _Report:
         self.unused: List[str] = []
 
     def of_another_model(self) -> str:
-        """The error that weights are those of another model."""
+        """Make the error that weights belong to another model."""
         if self.other_shape:
             return (
                 f"{self.option} {self.path}: {self.other_shape[0]}; give --extractor-embed-dim and "
@@ -202,7 +204,8 @@ class _Report:
         )
 
     def write(self, loaded: int, total: int) -> None:
-        """Log it, as a warning if a weight did not fit or most of the model is new; ValueError if nothing was loaded.
+        """Log the report, as a warning if a weight did not fit or most of the model is new; ValueError if nothing was
+        loaded.
 
         Args:
             loaded, total: numbers of parameters.
@@ -218,7 +221,7 @@ class _Report:
             if names
         ]
         if not loaded:
-            raise ValueError(f"{self.option} {self.path}: it has no weight that fits this model; {'; '.join(parts)}")
+            raise ValueError(f"{self.option} {self.path}: it has no matching weight for this model; {'; '.join(parts)}")
         level = logging.WARNING if self.other_shape or loaded < total / 2 else logging.INFO
         summary = f"{self.option} {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
         logger.log(level, "; ".join([summary, *parts]))
@@ -228,7 +231,7 @@ class _Report:
 
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
-    """The names with * for the layers' numbers, and how many there are of each."""
+    """Replace layers' numbers in the names by *, and count the names in each group."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,4 +1,4 @@
-"""What the decoders of all families but the recurrent one share: from their states to logits and pointer."""
+"""From decoder states to logits and pointer, for the decoders of all families except the recurrent one."""
 
 from typing import Any, Dict, Optional
 
@@ -14,7 +14,7 @@ from ..vocabulary.output import OutputVocabulary
 
 
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
-    """Batched product (N, T, D) x (B, D, S) -> (N, T, S), N a multiple of B; rows of a document follow one another."""
+    """Batched product (N, T, D) x (B, D, S) -> (N, T, S), N a multiple of B; rows of the same document are adjacent."""
     rows, length, width = queries.shape
     if rows == len(documents):
         return torch.bmm(queries, documents)
@@ -30,9 +30,9 @@ class PointingDecoder:
     """
 
     shares_documents = True
-    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+    """Accepts a BeamState: documents stay single rows while prev_output_tokens has one row per beam."""
     takes_requests = True
-    """Its forward pass has the argument ``request``, a :class:`WordRequest`, as that of its model has."""
+    """Accepts the argument ``request``, a :class:`WordRequest`, in its and its model's forward pass."""
     pointer: Optional[Pointer]
     dictionary: Any
     output_projection: Any
@@ -50,12 +50,12 @@ class PointingDecoder:
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
     ) -> DecoderOutput:
-        """The output with logits in the place of states, with the batch's vocabulary, and with a pointer's decisions.
+        """Replace the output's states by logits, and add the batch's vocabulary and a pointer's decisions.
 
         Args:
-            output: with states (N, T, d), which the output layer reads, as its logits. memory: encoder states (S, B, E)
-                for the pointer. tokens: the words before (N, T or more), ids of the dictionary. encoder_out: of the
-                encoder. request: of a loss; the output then has ``words``, and its logits stay the states.
+            output: with states (N, T, d), the output layer's input, in place of logits. memory: encoder states (S, B,
+                E) for the pointer. tokens: the previous words (N, T or more), ids of the dictionary. encoder_out: of
+                the encoder. request: of a loss; the output then has ``words``, and states in place of logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
@@ -68,7 +68,7 @@ class PointingDecoder:
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
             output.pointer = self.pointer(states, memory, vocabulary.slots, history)
-        if "candidate_output" in encoder_out:  # of a search with a shortlist
+        if "candidate_output" in encoder_out:  # in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.restrict(logits)
@@ -87,7 +87,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """The log-probabilities that a loss asks for, by states (N, T, d) and a linear layer over the known words."""
+        """Log-probabilities that a loss requests, from states (N, T, d) and a linear layer over the known words."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)

@@ -1,7 +1,7 @@
-"""The dictionary of a checkpoint that does not remember it, such as fairseq's BART: files beside the checkpoint.
+"""The dictionary of a checkpoint that does not record it, such as fairseq's BART: files in the checkpoint's folder.
 
-fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) beside it. By
-these files rows of word vectors are found by their words, in whatever order the data has them.
+fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
+folder. With these files, rows of word vectors are found by their words, in any order of the data's dictionary.
 """
 
 import os
@@ -14,14 +14,15 @@ from torch import Tensor
 from ..vocabulary.dictionary import is_padding_word, load_checked
 
 MASK = "<mask>"
-"""The word that fairseq's task of pretraining adds behind those of the dictionary's file."""
+"""Word that fairseq's pretraining task adds after the words of the dictionary's file."""
 
 
 class CheckpointWords:
-    """The words that a checkpoint's word vectors stand for, by side ("source", "target").
+    """The words of a checkpoint's word vectors, by side ("source", "target").
 
     Attributes:
-        files: side -> the dictionary's file; empty if there is none beside the checkpoint. One holds for both.
+        files: side -> the dictionary's file; empty if the checkpoint's folder has none. A single file is for both
+            sides.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -44,11 +45,11 @@ class CheckpointWords:
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
     def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
-        """The rows of a table of words in the order of the data's dictionary.
+        """Reorder the rows of a table of words to the data's dictionary.
 
         Args:
-            name: of the parameter. given: the checkpoint's (R, …). parameter: the model's (V, …), whose rows stay where
-                they are words with which fairseq pads a dictionary and which the checkpoint does not have.
+            name: of the parameter. given: the checkpoint's (R, …). parameter: the model's (V, …); its rows stay for
+                words that pad fairseq's dictionary and that the checkpoint lacks.
 
         Raises:
             ValueError: R does not fit the file, or a known word of the data is not in it.
@@ -56,7 +57,7 @@ class CheckpointWords:
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        # a table that both sides share is as long as the documents' dictionary, whose ids are the summaries' too
+        # a table shared by both sides has the length of the documents' dictionary, which also has the summaries' ids
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
@@ -72,7 +73,7 @@ class CheckpointWords:
         return fitted
 
     def _in_table(self, side: str, name: str, rows: int) -> List[str]:
-        """The words of a table with so many rows: those of the file, and in pretrained models the mask."""
+        """Words of a table with ``rows`` rows: the file's words and, in pretrained models, the mask."""
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

@@ -1,10 +1,10 @@
-"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model, and the values that its weights begin with.
+"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model, and its initial weights.
 
 A bidirectional GRU or LSTM reads the document, and one with additive attention writes the summary.
 """
 
 import functools
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -25,18 +25,20 @@ from .rnn_encoder import (
     make_extractor,
     memory_width,
 )
-from .rnn_options import PRESETS, check_options, parse_factors, preset_config
+from .rnn_options import PRESETS, check_options, preset_config
 from .selector import SentenceExtractor
+from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
-model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/recurrent.md)."""
+model of width 100 learns only word frequencies in its first hundreds of steps (docs/experiments.md).
+"""
 SEES_STD, SEES_RANGE = 1e-4, 0.02
-"""See et al.'s code: word vectors, bridge and output layer are normal, cut off at two deviations; networks uniform."""
+"""Scales in See et al.'s code: normal, cut off at two deviations, for vectors and output; uniform for networks."""
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Each known source word's id in the summaries' dictionary, or 0; None if both sides share one dictionary."""
+    """Id in the summaries' dictionary of each known source word, or 0; None if both sides share a dictionary."""
     if source == target:
         return None
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
@@ -50,10 +52,10 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "RecurrentModel":
-        """Build from the options.
+        """Build the model.
 
         Raises:
-            ValueError: an option does not fit the others, or the dictionaries, or the data's factors.
+            ValueError: an option conflicts with the others, the dictionaries, or the data's factors.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -66,7 +68,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
-        if not task.is_loading:  # a checkpoint has vectors of its own
+        if not task.is_loading:  # a checkpoint has its own vectors
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
@@ -98,7 +100,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise(model, config)
-        if str(config.sentence_attention) == "extractor":  # with weights of its own, which are usually loaded
+        if str(config.sentence_attention) == "extractor":  # with its own weights, which are usually loaded
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
@@ -116,7 +118,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @property
     def extractor(self) -> Optional[SentenceExtractor]:
-        """With --sentence-attention extractor, what finds sentences likely."""
+        """With --sentence-attention extractor, the model of sentence probabilities."""
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
@@ -135,23 +137,14 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
-        start, end = "encoder.factors.", ".weight"
-        trained = {k[len(start) : -len(end)]: len(v) for k, v in state_dict.items() if k.startswith(start)}
-        present = {name: table.num_embeddings for name, table in self.encoder.factors.items()}
-        if trained != present:
-            raise ValueError(
-                f"the checkpoint was trained with the source factors {_sizes(trained)} and DATA gives "
-                f"{_sizes(present)}: give the data directory with which it was trained"
-            )
+        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
-def _sizes(factors: Dict[str, int]) -> str:
-    return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
-
-
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """New word vectors; that of padding is 0. ``tiny``: with See et al.'s deviation. ``bound``: uniform within it."""
+    """Create word vectors; padding has the vector 0. ``tiny``: with See et al.'s deviation. ``bound``: uniform within
+    it.
+    """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
         _tiny(table.weight)
@@ -168,14 +161,14 @@ def _tiny(weight: Tensor) -> None:
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""The name of the output layer, the weight of which is a table of vectors."""
+"""Name of the output layer, which has a table of vectors as its weight."""
 
 
 def initialise(model: nn.Module, config: Any) -> None:
-    """Give a new model its first weights, in all modules but tables of vectors, which :func:`new_table` makes.
+    """Initialise all modules of a new model except tables of vectors, which :func:`new_table` makes.
 
-    Without ``--paper-init`` and ``--uniform-init`` modules keep the values that they begin with by themselves, as what
-    makes a pointer continue does in any case.
+    Without ``--paper-init`` and ``--uniform-init`` modules keep their own initial values. The module that lets a
+    pointer continue always does.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)
@@ -184,9 +177,9 @@ def initialise(model: nn.Module, config: Any) -> None:
 
 
 def _begin_as_see_et_al(model: nn.Module) -> None:
-    """Begin with the values of See et al.'s code.
+    """Initialise as in See et al.'s code.
 
-    Networks: weights uniform within ±0.02, biases 0, but 1 of an LSTM's forget gate. The bridge, the output layers'
+    Networks: weights uniform within ±0.02, biases 0, except 1 for an LSTM's forget gate. The bridge, the output layers'
     biases and the closed-book decoder's output weight: normal with deviation 0.0001. Other matrices, v and w_c: uniform
     by Glorot's rule; other biases 0. Networks and biases are TensorFlow's defaults of that time.
     """
@@ -210,7 +203,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
 
 
 def _begin_uniform(model: nn.Module, bound: float) -> None:
-    """Begin uniformly within ± ``bound``."""
+    """Initialise uniformly within ± ``bound``."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if name.endswith("encoder.positions.weight") or (

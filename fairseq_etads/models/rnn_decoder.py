@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
+"""The decoder of the recurrent family: a GRU or LSTM with additive attention and the papers' mechanisms as options."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -22,21 +22,21 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""How the names of its weights begin in a model, which has them in training alone."""
+"""Prefix of the names of its weights in a model, which has them only in training."""
 
 
 class DecoderState(NamedTuple):
-    """What a step hands to the next one; a row for each hypothesis.
+    """State carried between decoding steps; one row per hypothesis.
 
     Attributes:
         hidden: h (N, H).
         cell: c of an LSTM (N, H); None of a GRU.
-        fed: what the cell will read beside the word: the context of the step before (N, M) or, with --input-feed
-            readout, its readout (N, R); None where attention comes before the cell.
+        fed: the cell's next input in addition to the word: the previous step's context (N, M) or, with --input-feed
+            readout, its readout (N, R); None if attention comes before the cell.
         spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
             attention.
         covered: the sum of attention so far (N, S); None without coverage.
-        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the sentence that is being written, see
+        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the current sentence, see
             :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`; None without a selector.
     """
 
@@ -51,20 +51,20 @@ class DecoderState(NamedTuple):
 
     @property
     def query(self) -> Tensor:
-        """What attention asks with: h, of an LSTM [c; h] (N, H or 2H)."""
+        """The query of attention: h, for an LSTM [c; h] (N, H or 2H)."""
         return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
 
 
 class StepOutputs(NamedTuple):
-    """What all steps have computed.
+    """Outputs of all steps.
 
     Attributes:
         hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
-        inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
+        inputs: the previous words' vectors, or with --merge-input the cell's input instead (N, T, E).
         contexts: (N, T, M). log_weights: log of the attention (N, T, S).
-        log_word: the same before it was combined with that to sentences; None without --sentence-attention.
+        log_word: the same before it was combined with the attention to sentences; None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None.
-        readouts: what the output layer reads (N, T, R); None where nothing depends on it before all steps are done.
+        readouts: the output layer's input (N, T, R); None if no step depends on it, so that it is computed later.
     """
 
     hidden: Tensor
@@ -78,7 +78,7 @@ class StepOutputs(NamedTuple):
 
     @classmethod
     def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
-        """What T steps have computed one after the other, each without the dimension T."""
+        """Stack the outputs of T steps, each without the dimension T."""
         columns: Any = zip(*steps)
         return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
@@ -88,14 +88,15 @@ Attention = Union[AdditiveAttention, DotAttention]
 
 
 def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """What the words before (N, T, E) contribute to attention's queries: (N, A) for each step, or None for each."""
+    """The part of attention's queries from the previous words (N, T, E): (N, A) for each step, or None for each."""
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
     return attention.from_word(words).unbind(1)
 
 
 class EncodedDocuments(NamedTuple):
-    """The encoder's output, as every step reads it: a row for each of B documents or, where it says N, each hypothesis.
+    """The encoder's output as every step reads it: one row for each of B documents or, where N is given, each
+    hypothesis.
 
     Attributes:
         states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
@@ -115,7 +116,7 @@ class EncodedDocuments(NamedTuple):
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
-        """From the encoder's output, for N = ``rows`` hypotheses, with keys of the kind that the attention compares."""
+        """Read the encoder's output for N = ``rows`` hypotheses, with keys of the kind that the attention needs."""
         beams = rows // count_documents(encoder_out)
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
@@ -136,20 +137,20 @@ class EncodedDocuments(NamedTuple):
 
 
 def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """B, the number of documents."""
+    """Number of documents, B."""
     return len(encoder_out["encoder_out"][0])
 
 
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
-    """``new`` in the rows (N,) that are True, ``old`` in the others; None if there is none."""
+    """Take ``new`` in the rows (N,) that are True, ``old`` in the others; None if there is none."""
     return None if new is None or old is None else torch.where(rows[:, None], new, old)
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention and pointer, for training alone.
+    """A decoder without attention and pointer, only for training.
 
-    s_0 is the bridge's output, with which the other decoder begins, too; s_t = cell(E y_{t-1}, s_{t-1});
-    P_cb = softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
+    s_0 is the bridge's output, also the initial state of the other decoder; s_t = cell(E y_{t-1}, s_{t-1}); P_cb =
+    softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
 
     Args:
         is_lstm: whether the cell is an LSTM, else it is a GRU. word: E, width of word vectors. hidden: H. words: V.
@@ -168,7 +169,7 @@ class ClosedBookDecoder(nn.Module):
         self.output_projection = nn.Linear(hidden, words)
 
     def forward(self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any]) -> Tensor:
-        """Logits (N, T, V) after the vectors of the words before (N, T, E); ``real`` (N, T) is False at padding."""
+        """Compute logits (N, T, V) after the previous words' vectors; ``real`` (N, T) is False at padding."""
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
         if self.cut:
@@ -181,7 +182,7 @@ class ClosedBookDecoder(nn.Module):
         return logits
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Add up the two biases of an LSTM, which earlier versions stored."""
+        """Add up the two biases of an LSTM that earlier versions stored."""
         second = state_dict.pop(f"{name}.network.bias_hh_l0", None) if self.is_lstm else None
         if second is not None:
             state_dict[f"{name}.network.bias_ih_l0"] = state_dict[f"{name}.network.bias_ih_l0"] + second
@@ -191,28 +192,27 @@ class ClosedBookDecoder(nn.Module):
 class RecurrentDecoder(FairseqIncrementalDecoder):
     """A GRU or LSTM that attends to the document in each step.
 
-    With E the vector of the word before, c_t comes from attention by h_{t-1} and E, h_t = GRU([E; c_t], h_{t-1}), and
-    tanh(W [h_t; E; c_t]), the readout, goes into the output layer (Nallapati et al. 2016). Options make it that of See
-    et al. 2017: ``--rnn-cell lstm``; attention that asks with the state after the step, so that the cell reads
-    [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b in the place of E
-    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``). Others make it that of Luong et al. 2015: a
-    readout tanh(W [h_t; c_t]) (``--readout luong``), which the cell reads in the place of c_{t-1} (``--input-feed
+    With E the vector of the previous word, c_t comes from attention by h_{t-1} and E, h_t = GRU([E; c_t], h_{t-1}), and
+    the readout tanh(W [h_t; E; c_t]) is the output layer's input (Nallapati et al. 2016). The following options give
+    the decoder of See et al. 2017: ``--rnn-cell lstm``; attention with the state after the step as query, so that the
+    cell reads [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b instead of E
+    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``). Others give the decoder of Luong et al.
+    2015: a readout tanh(W [h_t; c_t]) (``--readout luong``), which the cell reads instead of c_{t-1} (``--input-feed
     readout``).
 
-    With ``--sentence-selector`` h is replaced before the first word of each sentence of the summary, the first one and
-    those that follow a sentence mark, by what :class:`SentenceSelector` makes of the sentences that it selects, and the
-    attention to words is multiplied by the weights of their sentences (Li et al. 2018). What has been read (c) and
-    covered goes on from sentence to sentence.
+    With ``--sentence-selector``, h is replaced before the first word of each sentence of the summary by the output of
+    :class:`SentenceSelector`, and the attention to words is multiplied by the weights of their sentences (Li et al.
+    2018). The context (c) and the coverage continue from sentence to sentence.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
         output: weight (V, E) of the output layer, or a shared table that begins with these rows.
-        source_words: for each known word of the documents its id among ``dictionary``, or 0; None: the same words.
+        source_words: id in ``dictionary`` of each known word of the documents, or 0; None: the same words.
         context: M, the width of the encoder's states.
     """
 
     shares_documents = True
-    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+    """Accepts a BeamState: documents stay single rows while prev_output_tokens has one row per beam."""
     takes_requests = True
 
     def __init__(
@@ -230,7 +230,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
         of_words, of_state = dropout_rates(cfg)
-        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)  # of readouts
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)  # applied to readouts
         self.word_dropout = FairseqDropout(of_words, module_name=type(self).__name__)
         self.state_dropout = FairseqDropout(of_state, module_name=type(self).__name__)
         is_lstm = str(cfg.rnn_cell) == "lstm"
@@ -268,7 +268,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             features = state + word + context
             self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
         self.closed_book: Optional[ClosedBookDecoder] = None
-        """With --closed-book-decoder, and in training alone; set by the model."""
+        """With --closed-book-decoder, and only in training; set by the model."""
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
@@ -297,11 +297,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Logits of the next words.
+        """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
-                follow one another.
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
+                document are adjacent.
             encoder_out: of the encoder.
             incremental_state: if given, only the last step is computed, and the state before it is taken from here.
             features_only: return the readouts (N, T, R) in the place of logits.
@@ -339,15 +339,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
-        """What goes into the output layer (…, R): from h (…, H), the words before (…, E) and the contexts (…, M)."""
+        """Compute the output layer's input (…, R) from h (…, H), the previous words (…, E) and the contexts (…, M)."""
         result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
         return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """At which steps (N, T) a sentence begins: the first one, and those after a mark; None without a selector.
+        """Mask of the steps (N, T) at which a sentence begins: the first one, and steps after a mark; None without a
+        selector.
 
         Args:
-            steps: the words before (N, T), of which ``real`` (N, T) are not padding.
+            steps: the previous words (N, T); ``real`` (N, T) is False at padding.
         """
         if self.selector is None:
             return None
@@ -364,10 +365,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run the cell over the words before (N, T, E), of which ``real`` (N, T) are not padding.
+        """Run the cell over the previous words (N, T, E); ``real`` (N, T) is False at padding.
 
         Args:
-            starts: (N, T) bool, where a sentence begins; None without a selector.
+            starts: (N, T) bool, True where a sentence begins; None without a selector.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
@@ -376,7 +377,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         # padding on the right needs no care: behind a summary's end nothing is used
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # unbound once: the gradient of indexing would be a tensor of all steps for each of them
+        # unbound once: indexing each step would create a gradient tensor of all steps every time
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -413,10 +414,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return outputs if self.merge is not None else outputs._replace(inputs=words)
 
     def _step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
-        """One step of the cell, which reads a word's vector (N, E) and a context (N, M) or a readout (N, R).
+        """Run one step of the cell, which reads a word's vector (N, E) and a context (N, M) or a readout (N, R).
 
         Returns:
-            the new state, and what stands for the word from now on: its vector or, merged with the other, x (N, E).
+            The new state, and the word's representation from now on: its vector or, merged with the other input, x (N,
+            E).
         """
         read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
@@ -427,7 +429,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
-        """The state that the steps go on from: the cached one, or the encoder's for N = ``rows`` hypotheses."""
+        """The state before the first step: the cached one, or the encoder's for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
@@ -453,7 +455,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
-        """The state in which the rows (N,) that ``starts`` marks begin a sentence; the others' stays as it is."""
+        """Let the rows (N,) marked by ``starts`` begin a sentence; the other rows' state stays the same."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
             state.hidden,
@@ -477,11 +479,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Attend to the documents once.
 
         Args:
-            word_query, sentence_query: what the word before contributes to the queries (N, A), or None.
+            word_query, sentence_query: the previous word's part of the queries (N, A), or None.
 
         Returns:
-            log of the attention (N, S); the same before it is combined with the extractor's, None without one; and the
-            state with this step's attention in ``spent`` and ``covered``.
+            The log of the attention (N, S); the same before it is combined with the extractor's, None without one; and
+            the state with this step's attention in ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -513,8 +515,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         incremental_state: Optional[Any],
         bounded: bool,
     ) -> DecoderOutput:
-        """The output with logits (N, T, C) in the place of readouts (N, T, R), its vocabulary and its pointer."""
-        # in search the vocabulary and its rows are kept from step to step; in training each call's rows have a gradient
+        """Replace readouts (N, T, R) by logits (N, T, C), and add the vocabulary and the pointer."""
+        # in search the vocabulary and its rows are kept between steps; in training each call's rows have a gradient
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
@@ -522,7 +524,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
         output.vocabulary = vocabulary
-        readouts, layer = output.logits, cache.get("candidate_output")  # of a search with a shortlist
+        readouts, layer = output.logits, cache.get("candidate_output")  # in a search with a shortlist
         logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
         if vocabulary.candidates is not None:
             logits = vocabulary.candidates.restrict(logits)
@@ -538,7 +540,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column."""
+        """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for words without a column."""
         output = DecoderOutput.of(net_output)
         assert output.vocabulary is not None
         if output.pointer is None:
@@ -549,7 +551,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:
-        """Row i of the cached state becomes the old row ``new_order[i]``."""
+        """Reorder the cached state: row i becomes the old row ``new_order[i]``."""
         saved = self.get_incremental_state(incremental_state, "state")
         if saved is not None:
             reordered = {name: value.index_select(0, new_order) for name, value in saved.items() if value is not None}

@@ -14,43 +14,44 @@ from ..layers.aggregation import EncoderGate
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
 from ..layers.sentence_selector import UNREAD
 from .common import check_marks, select_documents
-from .selector import SentenceExtractor
+from .selector import ExtractorConfig, SentenceExtractor
+from .source_factors import check_given
 
 MAX_POSITIONS = 100_000
-"""fairseq wants a limit; a recurrent network has none."""
+"""fairseq requires a limit; a recurrent network has none."""
 SOURCE_POSITIONS = 200
-"""Words from here on share the last position vector."""
+"""Number of positions; all later words share the last position vector."""
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
-    """Width of a word's vector and those of its factors side by side."""
+    """Width of the concatenated vectors of a word and its factors."""
     return words + sum(table.embedding_dim for table in factors.values())
 
 
 def key_width(cfg: Any) -> int:
-    """Width of what the decoder's queries are compared with."""
+    """Width of the keys that the decoder's queries are compared with."""
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Dropout of word vectors and encoder states, and of the decoder's state: --dropout acts on one of them."""
+    """Dropout of word vectors and encoder states, and of the decoder's state; --dropout applies to one of them."""
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
 def memory_width(cfg: Any) -> int:
-    """Width of what attention reads of --encoder rnn: its states, or their projection."""
+    """Width of the vectors that attention reads with --encoder rnn: its states, or their projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
 
 class WordEncoder(FairseqEncoder):
-    """What encoders of the recurrent family share: words and their factors, and the rows of their output.
+    """Base of the recurrent family's encoders: words and their factors, and the rows of their output.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        factors: table of vectors of each source factor, by its name; read in alphabetical order.
+        factors: name -> table of vectors of each source factor; read in alphabetical order.
 
     Attributes:
-        extractor: with ``--sentence-attention extractor``, what finds sentences likely; else None.
+        extractor: with ``--sentence-attention extractor``, the model of sentence probabilities; else None.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -62,24 +63,19 @@ class WordEncoder(FairseqEncoder):
         self.extractor: Optional[SentenceExtractor] = None
 
     def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
-        """The encoder's output, with what the extractor says of the documents if there is one."""
+        """Add the extractor's output for the documents to the encoder's output, if there is an extractor."""
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Word vectors and those of the factors side by side, (B, S, D)."""
+        """Concatenated vectors of words and their factors, (B, S, D)."""
         parts = [self.embed_tokens(src_tokens)]
-        given = 0 if factors is None else factors.shape[2]
-        if given != len(self.factors):
-            raise ValueError(
-                f"the model reads {len(self.factors)} source factors ({', '.join(self.factors) or 'none'}) and the "
-                f"batch has {given}"
-            )
+        check_given(self.factors, factors)
         if factors is not None:
             parts += [table(column) for table, column in zip(self.factors.values(), factors.unbind(dim=2))]
         return torch.cat(parts, dim=2)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """The encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
+        """Select the encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
         return select_documents(encoder_out, new_order)
 
     def max_positions(self) -> int:
@@ -89,15 +85,16 @@ class WordEncoder(FairseqEncoder):
 class RecurrentEncoder(WordEncoder):
     """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
 
-    With ``--encoder-gate selective`` everything but the bridge reads h'_i = h_i * σ(W h_i + U s + b) in the place of
-    the states h_i; s = [last forward state; first backward state] stands for the whole document (Zhou et al. 2017).
+    With ``--encoder-gate selective`` everything except the bridge reads h'_i = h_i * σ(W h_i + U s + b) instead of the
+    states h_i; s = [last forward state; first backward state] represents the whole document (Zhou et al. 2017).
 
-    The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
-    has another one for its memory cells (See et al. 2017). With a selector of sentences there is none here.
+    The decoder's initial state is the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a.
+    An LSTM has a second bridge for its memory cells (See et al. 2017). With a sentence selector, the encoder has no
+    bridge.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        factors: table of vectors of each source factor, by its name; read in alphabetical order.
+        factors: name -> table of vectors of each source factor; read in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
 
@@ -114,7 +111,7 @@ class RecurrentEncoder(WordEncoder):
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # "gru" or "lstm" in the names of its weights, too
+        # "gru" or "lstm" is also in the names of its weights
         sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
@@ -124,7 +121,7 @@ class RecurrentEncoder(WordEncoder):
         # computed once, for the attention of all steps
         self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
-        # with a selector of sentences, the decoder begins with what it selects
+        # with a sentence selector, the decoder begins with its selection
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
         self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "linear": torch.positive, "zero": None}[bridge]
         self.first_state = self.first_cell = None
@@ -148,7 +145,7 @@ class RecurrentEncoder(WordEncoder):
         """Encode documents.
 
         Args:
-            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column a factor.
+            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column per factor.
 
         Returns:
             lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
@@ -184,16 +181,16 @@ class RecurrentEncoder(WordEncoder):
         return self._with_extraction(out)
 
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
-        """s of documents (B, S): their last forward and first backward states (B, 2H), without factors."""
+        """Vectors s of documents (B, S): their last forward and first backward states (B, 2H), without factors."""
         return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 
     def _read(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """What the network over words returns for documents (B, S), see :meth:`Bidirectional.forward`.
+        """Run the network over the words of documents (B, S), see :meth:`Bidirectional.forward`.
 
         Args:
-            ids: the number of each token's sentence (B, S); None without sentences.
+            ids: the index of each token's sentence (B, S); None without sentences.
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
@@ -206,7 +203,7 @@ class ConvolutionalEncoder(WordEncoder):
     """Word vectors, and keys z from a convolution over words and positions (Chopra et al. 2016).
 
     z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b over a window around word i, with zeros outside the document. Attention
-    compares z with its query, and sums the word vectors x themselves.
+    compares z with its query, and sums the word vectors x.
 
     Args:
         cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
@@ -222,7 +219,9 @@ class ConvolutionalEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode documents: arguments and results of :class:`RecurrentEncoder` without sentences and bridge."""
+        """Encode documents, with the arguments and results of :class:`RecurrentEncoder` without sentences and
+        bridge.
+        """
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
         numbers = (~padding).long().cumsum(dim=1).sub(1).clamp(min=0, max=SOURCE_POSITIONS - 1)
@@ -238,32 +237,29 @@ class ConvolutionalEncoder(WordEncoder):
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
-    """The extractor of a summariser's options.
+    """Make the extractor of a summariser's options.
 
     Raises:
         ValueError: an option has an impossible value, or documents have no sentence marks.
     """
     check_marks("--sentence-attention extractor", task)
-    return SentenceExtractor.build_model(
-        Namespace(
-            encoder_embed_dim=config.extractor_embed_dim,
-            encoder_embed_path=None,
-            encoder_hidden_size=config.extractor_hidden_size,
-            dropout=config.dropout,
-            max_sentences=config.max_sentences,
-            max_sentence_words=config.max_sentence_words,
-        ),
-        task,
+    options = ExtractorConfig(
+        encoder_embed_dim=config.extractor_embed_dim,
+        encoder_hidden_size=config.extractor_hidden_size,
+        dropout=config.dropout,
+        max_sentences=config.max_sentences,
+        max_sentence_words=config.max_sentence_words,
     )
+    return SentenceExtractor.build_model(Namespace(**vars(options)), task)
 
 
 def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
-    """What an encoder adds to its output for documents (B, S).
+    """Add the extractor's results for documents (B, S) to an encoder's output.
 
     Returns:
-        lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and which of the U
-        sentences it reads; "log_selected", log β of each token's sentence (B, S), at least float32. β is 0 in sentences
-        that are not read, and 1 everywhere in a document of which none is.
+        lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and a mask of the
+            sentences that it reads; "log_selected", log β of each token's sentence (B, S), at least float32. β is 0 in
+            sentences that are not read, and 1 everywhere in a document without read sentences.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

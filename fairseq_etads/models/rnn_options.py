@@ -1,4 +1,4 @@
-"""The options of the recurrent family, its presets, and what the options must fulfil.
+"""Options of the recurrent family, its presets, and the checks of its options.
 
 Every mechanism is a field of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
 """
@@ -6,14 +6,14 @@ Every mechanism is a field of :class:`RecurrentConfig`; a named architecture is 
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
 
-from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
-from torch import nn
 
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .common import PointerOptions, check_marks, check_one_dictionary, check_pointer, preset_dataclass
+from .source_factors import FACTOR_DIM
+from .source_factors import HELP as FACTORS_HELP
 
 ENCODERS = ("rnn", "conv")
 CELLS = ("gru", "lstm", "elman")
@@ -26,14 +26,12 @@ GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
-"""Sizes of the extractor of --sentence-attention, by option: those of Hsu et al. 2018."""
-FACTOR_DIM = 16
-"""Width of a factor's vectors where --source-factors gives none."""
+"""Sizes of the extractor of --sentence-attention, by option, from Hsu et al. 2018."""
 
 
 @dataclass
 class RecurrentConfig(PointerOptions):
-    """The options of the recurrent family; the defaults are those of the paper's Gigaword models."""
+    """Options of the recurrent family; the defaults are the paper's Gigaword models."""
 
     encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors"})
     encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's network"})
@@ -48,30 +46,28 @@ class RecurrentConfig(PointerOptions):
         default=II("model.decoder_hidden_size"), metadata={"help": "width of the attention's hidden layer"}
     )
     readout_dim: int = field(
-        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, which the output layer reads"}
+        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, the output layer's input"}
     )
     encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
         default="rnn",
         metadata={
-            "help": "what attention reads. rnn: states of a network in both directions; conv: word vectors, which are "
-            "found by a convolution over words and positions (Chopra et al. 2016)"
+            "help": "encoder. rnn: a bidirectional network, with its states as keys and values of attention; conv: a "
+            "convolution over words and positions as keys, and word vectors as values (Chopra et al. 2016)"
         },
     )
-    encoder_window: int = field(
-        default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
-    )
+    encoder_window: int = field(default=5, metadata={"help": "number of words in the window of --encoder conv; odd"})
     encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "selective: a gate lets a part of each encoder state through to the decoder, by the state and the "
-            "last ones of both directions (Zhou et al. 2017)"
+            "help": "selective: gate each encoder state by the state and the last states of both directions (Zhou et "
+            "al. 2017)"
         },
     )
     encoder_projection: int = field(
         default=0, metadata={"help": "let attention read W [encoder state], N wide, instead of the state (0: off)"}
     )
     learnt_start: bool = field(
-        default=False, metadata={"help": "the encoder's networks begin with learnt states instead of 0"}
+        default=False, metadata={"help": "learn the initial states of the encoder's networks instead of using 0"}
     )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
@@ -90,37 +86,37 @@ class RecurrentConfig(PointerOptions):
     merge_input: bool = field(
         default=False,
         metadata={
-            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word's vector, "
-            "instead of both (See et al. 2017)"
+            "help": "let the decoder's cell read W [word's vector; context] + b, of a word vector's width, instead of "
+            "both (See et al. 2017)"
         },
     )
     attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
         default="before",
         metadata={
-            "help": "what attention asks with. before: the state before the step and the word before; after: the state "
-            "after the step, which has read the context of the step before (See et al. 2017)"
+            "help": "query of attention. before: the state before the step and the previous word; after: the state "
+            "after the step, which depends on the previous context (See et al. 2017)"
         },
     )
     input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
         default="context",
         metadata={
-            "help": "with --attention-query after, what the cell reads of the step before: the context, or the readout "
-            "(Luong et al. 2015)"
+            "help": "with --attention-query after, the cell's input from the previous step: the context, or the "
+            "readout (Luong et al. 2015)"
         },
     )
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
-            "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
-            "weights (Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
+            "help": "score of attention. additive: v tanh(query + key); dot: the state times the key, without weights "
+            "(Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 tanh(W_1 "
-            "[state; context] + b) (Chen and Bansal 2018); none: [state; context] itself"
+            "help": "input of the output layer. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
+            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 "
+            "tanh(W_1 [state; context] + b) (Chen and Bansal 2018); none: [state; context]"
         },
     )
     output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
@@ -128,16 +124,16 @@ class RecurrentConfig(PointerOptions):
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "what --dropout acts on beside the readout. words: word vectors and encoder states; state: the "
-            "decoder's state after each step, in the place of these"
+            "help": "places of --dropout in addition to the readout. words: word vectors and encoder states; state: "
+            "the decoder's state after each step, instead of these"
         },
     )
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
+        default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
     )
     decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "summaries' word vectors are the output layer's weight, too"}
+        default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
     )
     share_all_embeddings: bool = field(
         default=False, metadata={"help": "one table for documents' and summaries' word vectors and the output layer"}
@@ -149,12 +145,13 @@ class RecurrentConfig(PointerOptions):
     paper_init: bool = field(
         default=False,
         metadata={
-            "help": "begin with weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
+            "help": "initialise weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
             "other matrices by Glorot's rule (docs/recurrent.md)"
         },
     )
     uniform_init: float = field(
-        default=0.0, metadata={"help": "begin with all weights uniform between -R and R (0: as docs/recurrent.md says)"}
+        default=0.0,
+        metadata={"help": "initialise all weights uniformly between -R and R (0: as described in docs/recurrent.md)"},
     )
     large_vocabulary_trick: int = field(
         default=0,
@@ -163,21 +160,21 @@ class RecurrentConfig(PointerOptions):
         },
     )
     coverage: bool = field(
-        default=False, metadata={"help": "tell the attention what it has attended to before (See et al. 2017)"}
+        default=False, metadata={"help": "give attention the sum of its earlier weights (See et al. 2017)"}
     )
     temporal_attention: bool = field(
         default=False,
-        metadata={"help": "divide the attention to a word by what it got in earlier steps (Nallapati et al. 2016)"},
+        metadata={"help": "divide the attention to a word by its scores in earlier steps (Nallapati et al. 2016)"},
     )
     hierarchical_attention: bool = field(
         default=False,
-        metadata={"help": f'attend to sentences, too; "{SENTENCE_MARK}" must end each sentence of a document'},
+        metadata={"help": f'also attend to sentences; "{SENTENCE_MARK}" must end each sentence of a document'},
     )
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "extractor: the attention to a word is multiplied by the probability with which an extractor takes "
-            f'its sentence, which "{SENTENCE_MARK}" ends, and divided by the sum (Hsu et al. 2018)'
+            "help": "extractor: multiply the attention to a word by an extractor's probability of its sentence, "
+            f'which "{SENTENCE_MARK}" ends, and renormalise (Hsu et al. 2018)'
         },
     )
     extractor_embed_dim: int = field(
@@ -189,22 +186,23 @@ class RecurrentConfig(PointerOptions):
     )
     max_sentences: int = field(
         default=EXTRACTOR["max_sentences"],
-        metadata={"help": "sentences of a document that the extractor reads; others are not attended to"},
+        metadata={"help": "maximum number of sentences per document that the extractor reads; others get no attention"},
     )
     max_sentence_words: int = field(
-        default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
+        default=EXTRACTOR["max_sentence_words"],
+        metadata={"help": "maximum number of words per sentence that the extractor reads"},
     )
     encoder_by_sentence: bool = field(
         default=False,
         metadata={
-            "help": "with --hierarchical-attention, let the network over words begin anew with each sentence "
-            "(Li et al. 2018)"
+            "help": "with --hierarchical-attention, let the network over words start again at each sentence (Li et "
+            "al. 2018)"
         },
     )
     sentence_gate: bool = field(
         default=False,
         metadata={
-            "help": "with --hierarchical-attention, filter the states of sentences by a gate that sees the whole "
+            "help": "with --hierarchical-attention, filter the states of sentences by a gate that reads the whole "
             "document (Li et al. 2018)"
         },
     )
@@ -219,20 +217,14 @@ class RecurrentConfig(PointerOptions):
     closed_book_decoder: bool = field(
         default=False,
         metadata={
-            "help": "in training a second decoder without attention and pointer learns from the encoder's last state "
-            "alone (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
+            "help": "in training, a second decoder without attention and pointer learns from only the encoder's last "
+            "state (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
         },
     )
     closed_book_cut: bool = field(
-        default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
+        default=False, metadata={"help": "do not train the encoder by the closed-book decoder (a control)"}
     )
-    source_factors: str = field(
-        default="none",
-        metadata={
-            "help": "factors of the documents' words to read: none, all, or a list of names of DATA/factors.json with "
-            f'or without widths, such as "pos:20,tf" (without: {FACTOR_DIM})'
-        },
-    )
+    source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})
 
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
@@ -337,53 +329,17 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "coverage": True,
     },
 }
-"""Named architectures: what each changes in the defaults (Nallapati et al. 2016, tables 1 to 3; See et al. 2017)."""
+"""Named architectures and their changes to the defaults (Nallapati et al. 2016, tables 1 to 3; See et al. 2017)."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """A dataclass of all options with the preset's defaults."""
+    """Make a dataclass of all options with the preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
-def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
-    """Width of each factor to read, by its name.
-
-    Args:
-        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
-
-    Raises:
-        ValueError: the list is malformed, or the data lacks a factor.
-    """
-    text = str(value).strip()
-    if text == "none":
-        return {}
-    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
-    if taken:
-        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
-    has = ", ".join(available) if available else "no factors.json, so no factor at all"
-    if text == "all":
-        if not available:
-            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
-        return dict.fromkeys(available, FACTOR_DIM)
-    widths: Dict[str, int] = {}
-    for part in text.split(","):
-        name, colon, width = (piece.strip() for piece in part.partition(":"))
-        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
-            raise ValueError(
-                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
-            )
-        if name not in available:
-            raise ValueError(
-                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
-                "Make the data with etads-prepare --factors, or choose another architecture"
-            )
-        widths[name] = int(width) if colon else FACTOR_DIM
-    return widths
-
-
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
+    """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
     sizes = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim", "decoder_hidden_size")
     for option in (*sizes, "attention_dim", "readout_dim"):
         _at_least(cfg, option, 1)
@@ -426,7 +382,7 @@ def _check_sentences(cfg: Any, task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError for options of Chopra et al.'s and Luong et al.'s models that do not go with the others."""
+    """Raise ValueError for options of Chopra et al.'s and Luong et al.'s models that are incompatible with others."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -440,7 +396,7 @@ def _check_conv(cfg: Any) -> None:
             raise ValueError(f"--encoder-gate {cfg.encoder_gate} needs the last states of --encoder rnn")
         for flag, value in (("--encoder-projection", cfg.encoder_projection), ("--learnt-start", cfg.learnt_start)):
             if value:
-                raise ValueError(f"{flag} has no effect with --encoder conv, which is no recurrent network")
+                raise ValueError(f"{flag} has no effect with --encoder conv, which is not a recurrent network")
         if cfg.hierarchical_attention:
             raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
     else:

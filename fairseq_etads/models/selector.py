@@ -1,21 +1,23 @@
-"""Content selectors: models that say of each word or sentence of a document how likely a summary takes it.
+"""Content selectors: models of the probability that a summary uses each word or sentence of a document.
 
 They are trained by ``fairseq-train --task summarization --criterion selection_nll`` on the labels of etads-labels, and
-etads-select writes down their probabilities.
+etads-select writes their probabilities.
 """
 
 import math
+from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
 from ..layers.embedding import VocabularyEmbedding
+from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
 from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
 from ..text.words import SENTENCE_MARK
@@ -23,13 +25,18 @@ from ..vocabulary.dictionary import without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
 
+SENTENCE_ENCODERS = ("gru", "pool")
+"""Values of ``--sentence-encoder``."""
+FOLD_WORDS = 50
+"""Number of a document's first words that decide to which half of the training documents it belongs."""
+
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
     """A model that reads documents and selects words or sentences of them.
 
     Attributes:
-        unit: "words" or "sentences". special: tokens of documents that are no words.
-        criterions: those that train it.
+        unit: "words" or "sentences". special: tokens of documents that are not words. criterions: criterions that train
+            it.
         labels_in_order: whether its labels are the sentences in the order of the summary, see
             :class:`~fairseq_etads.data.selection.SentenceOrder`, and not a number for each token.
     """
@@ -41,11 +48,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     @property
     def label_unit(self) -> str:
-        """Which labels it is trained with; the task asks."""
+        """Kind of labels that it is trained with; the task asks for it."""
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Which tokens of documents (B, S) are words: (B, S) bool."""
+        """Mask of the tokens of documents (B, S) that are words: (B, S) bool."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -53,21 +60,21 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
 
 class Selector(SelectingModel):
-    """A model that says of each word or sentence how likely it is selected."""
+    """A model of the probability that each word or sentence is selected."""
 
     criterions = ("selection_nll",)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Documents (B, S), int64 -> a :class:`SelectorOutput`."""
+        """Run on documents (B, S), int64 -> a :class:`SelectorOutput`."""
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Values of tokens (B, S), MISSING where there is none -> of units (B, U)."""
+        """Map values of tokens (B, S), MISSING where there is none, to units (B, U)."""
         raise NotImplementedError
 
 
 def check_options(cfg: Any, *positive: str) -> None:
-    """Raise ValueError for an option below 1, or a dropout that is no probability."""
+    """Raise ValueError for an option below 1, or a dropout that is not a probability."""
     for option in positive:
         if getattr(cfg, option) < 1:
             raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
@@ -78,12 +85,12 @@ def check_options(cfg: Any, *positive: str) -> None:
 
 
 def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
-    """Vectors of the known words of documents."""
+    """Create the vectors of the known words of documents."""
     words = without_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
-    if not task.is_loading:  # a checkpoint has vectors of its own
+    if not task.is_loading:  # a checkpoint has its own vectors
         load_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
@@ -99,7 +106,7 @@ class TaggerConfig(FairseqDataclass):
     letter_dim: int = field(default=8, metadata={"help": "width of the vectors of letters (bytes of UTF-8)"})
     letter_filters: int = field(
         default=50,
-        metadata={"help": "filters over five letters; words get so many features from their spelling (0: none)"},
+        metadata={"help": "number of filters over five letters, that is, of features from a word's spelling (0: none)"},
     )
     letter_dropout: float = field(default=0.2, metadata={"help": "dropout of these features"})
     encoder_hidden_size: int = field(default=100, metadata={"help": "width of each direction of the LSTM"})
@@ -108,7 +115,7 @@ class TaggerConfig(FairseqDataclass):
 
 
 class WordTagger(Selector):
-    """An LSTM in both directions over words and their spelling, and a logit for each word (Gehrmann et al. 2018)."""
+    """A bidirectional LSTM over words and their spelling, and a logit for each word (Gehrmann et al. 2018)."""
 
     unit = "words"
 
@@ -126,7 +133,7 @@ class WordTagger(Selector):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
-        """Build from the options; ValueError if one has an impossible value."""
+        """Build the model; ValueError if an option has an impossible value."""
         options = plain_options(cfg)
         check_options(options, "encoder_embed_dim", "letter_dim", "encoder_hidden_size", "encoder_layers")
         if options.letter_filters < 0:
@@ -134,7 +141,7 @@ class WordTagger(Selector):
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Documents (B, S), int64 -> logits of their tokens (B, S)."""
+        """Compute the logits of tokens (B, S) of documents (B, S), int64."""
         real = self.real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
@@ -149,18 +156,50 @@ class WordTagger(Selector):
 
 @dataclass
 class ExtractorConfig(FairseqDataclass):
-    """Options of sentence extractors; the defaults are those of Hsu et al. 2018."""
+    """Options of sentence extractors; the defaults follow Hsu et al. 2018."""
 
     encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
     encoder_hidden_size: int = field(default=200, metadata={"help": "width of each direction of both GRUs, and of u"})
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
-    max_sentences: int = field(default=50, metadata={"help": "sentences of a document that are read; others get 0"})
-    max_sentence_words: int = field(default=50, metadata={"help": "words of a sentence that are read"})
+    max_sentences: int = field(
+        default=50, metadata={"help": "maximum number of sentences read per document; others get 0"}
+    )
+    max_sentence_words: int = field(default=50, metadata={"help": "maximum number of words read per sentence"})
+    sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
+        default="gru",
+        metadata={
+            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the maximum "
+            "of word vectors, which takes a small part of the time"
+        },
+    )
+    sentence_features: bool = field(
+        default=False,
+        metadata={
+            "help": "with --sentence-encoder pool: also read plain features of each sentence, such as its place, its "
+            "length, its similarity to the whole document, and the share of its words that are new or repeated"
+        },
+    )
+    sentence_place_dim: int = field(
+        default=0,
+        metadata={"help": "with --sentence-encoder pool: width of vectors of the place, from either end (0: none)"},
+    )
+    cross_fit: bool = field(
+        default=False,
+        metadata={
+            "help": "train two extractors, each on one half of the documents. A training document gets its "
+            "probabilities from the extractor that has not seen it, so that they resemble the probabilities "
+            "of new documents, which get the mean of both"
+        },
+    )
 
 
 class SentenceExtractor(Selector):
-    """GRUs over the words of each sentence and over sentences, and logits with a memory (Hsu et al. 2018)."""
+    """Vectors of sentences, a GRU over them, and logits; the defaults follow Hsu et al. 2018.
+
+    With ``cross_fit``, the extractor holds a second one, ``other``. It is trained on the documents of fold 0, and the
+    first one on the documents of fold 1, see :meth:`folds`.
+    """
 
     unit = "sentences"
 
@@ -171,57 +210,138 @@ class SentenceExtractor(Selector):
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
         width = cfg.encoder_hidden_size
         self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
-        self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
-        self.sentences = BidirectionalGRU(2 * width, width)
-        self.scores = NovelSentences(2 * width, width)
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.pools = str(cfg.sentence_encoder) == "pool"
+        if self.pools:
+            self.words: Any = PooledSentences(
+                without_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
+            )
+            self.sentences = BidirectionalGRU(width, width)
+            self.scores: Any = DocumentScores(2 * width, width, width, self.dropout)
+        else:
+            self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
+            self.sentences = BidirectionalGRU(2 * width, width)
+            self.scores = NovelSentences(2 * width, width)
+        self.other: Optional[SentenceExtractor] = None
+        if cfg.cross_fit:
+            self.other = SentenceExtractor(Namespace(**{**vars(cfg), "cross_fit": False}), task)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
-        """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
+        """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
         options = plain_options(cfg)
         check_options(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
+        if options.sentence_place_dim < 0:
+            raise ValueError(f"--sentence-place-dim {options.sentence_place_dim}: choose 0 or more")
+        if options.sentence_encoder != "pool":
+            for option in ("sentence_features", "sentence_place_dim"):
+                if getattr(options, option):
+                    raise ValueError(f"--{option.replace('_', '-')} needs --sentence-encoder pool")
         check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Documents (B, S), int64 -> logits of their sentences (B, U), those among them that are not read."""
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
+    ) -> SelectorOutput:
+        """Compute the logits of sentences (B, U) of documents (B, S), int64; some sentences may not be read.
+
+        Args:
+            held_out: the documents are the training's; with ``cross_fit``, each is scored by the extractor that has not
+                seen it. Otherwise logits are the mean of both, and in training the logits of the extractor that has
+                seen it.
+        """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
-        batch, count, width = tokens.shape
-        there = there.reshape(batch * count, width)
-        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
-        states = self.words(x, ~there)[0]  # 0 where no word is
-        means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
-        missing = ~there.any(1).view(batch, count)
-        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
-        logits = self.scores(self.dropout(states), missing)
-        more = int(numbers.max()) + 1 - count if numbers.numel() else 0  # sentences that are not read
+        missing = ~there.any(2)
+        if self.other is None:
+            logits = self._logits(tokens, there)
+        elif self.training or held_out:
+            fold = self.folds(src_tokens)
+            logits = tokens.new_zeros(missing.shape, dtype=self.embed_tokens.weight.dtype)
+            for member, trained_on in ((self, 1), (self.other, 0)):
+                rows = (fold == (1 - trained_on if held_out else trained_on)).nonzero()[:, 0]
+                if len(rows):
+                    found = member._logits(tokens[rows], there[rows])
+                    logits = logits.to(found.dtype).index_copy(0, rows, found)
+        else:
+            logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
+        # sentences that are not read
+        more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
             nn.functional.pad(~missing, (0, more), value=False),
         )
 
+    def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
+        """Compute this extractor's logits (B, N) of words by sentence (B, N, W), with a mask of words (B, N, W)
+        bool.
+        """
+        batch, count, width = tokens.shape
+        missing = ~there.any(2)
+        if self.pools:
+            vectors = self.words(self.dropout(self.embed_tokens(tokens[~missing])), tokens, there)
+            vectors = self.dropout(vectors)
+            states = self.sentences(vectors, missing)[0]
+            found: Tensor = self.scores(states, vectors, missing)
+            return found
+        there = there.reshape(batch * count, width)
+        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
+        states = self.words(x, ~there)[0]  # 0 where there is no word
+        means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
+        found = self.scores(self.dropout(states), missing)
+        return found
+
+    def folds(self, src_tokens: Tensor) -> Tensor:
+        """Half of the training documents, 0 or 1, to which each of the documents (B, S) belongs: (B,).
+
+        It is the parity of the sum of its first words' ids, so it is the same in training and afterwards, wherever the
+        document is in the data.
+        """
+        real = self.real_words(src_tokens)
+        first = real & (real.long().cumsum(1) <= FOLD_WORDS)
+        return (src_tokens * first).sum(1) % 2
+
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """A sentence has the largest value of its words, which all have the same; MISSING without words."""
+        """A sentence has the largest value of its words, which all have the same value; MISSING without words."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
     def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Values of sentences (B, U) -> of tokens (B, S); marks and the end symbol have that of the word before."""
+        """Map values of sentences (B, U) to tokens (B, S); marks and the end symbol have the value of the preceding
+        word.
+        """
         numbers = sentence_ids(src_tokens, self.mark).masked_fill(~self.real_words(src_tokens), 0)
         return values.gather(1, numbers.cummax(dim=1).values)
 
 
-PRESETS: Dict[str, Dict[str, Any]] = {"word_tagger": {}, "sentence_extractor": {}}
-"""Named architectures: what each changes in the defaults of its class."""
-_CLASSES = {"word_tagger": (WordTagger, TaggerConfig), "sentence_extractor": (SentenceExtractor, ExtractorConfig)}
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "word_tagger": {},
+    "sentence_extractor": {},
+    "pooled_extractor": {
+        "encoder_embed_dim": 48,
+        "encoder_hidden_size": 64,
+        "dropout": 0.2,
+        "max_sentences": 100_000,  # the whole document
+        "max_sentence_words": 60,
+        "sentence_encoder": "pool",
+        "sentence_features": True,
+        "sentence_place_dim": 8,
+        "cross_fit": True,
+    },
+}
+"""Named architectures and their changes to the defaults of their class."""
+_CLASSES = {
+    "word_tagger": (WordTagger, TaggerConfig),
+    "sentence_extractor": (SentenceExtractor, ExtractorConfig),
+    "pooled_extractor": (SentenceExtractor, ExtractorConfig),
+}
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """A dataclass of all options with the preset's defaults."""
+    """Make a dataclass of all options with the preset's defaults."""
     options = fields(_CLASSES[name][1])
     return preset_dataclass(
         name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__

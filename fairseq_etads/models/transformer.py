@@ -1,7 +1,7 @@
 """The Transformer family: encoder, decoder, and one model class for all presets."""
 
 import itertools
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -14,11 +14,13 @@ from fairseq.models.transformer import (
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from ..data.training_text import begin_vectors, word_probabilities
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
+from ..layers.neighbours import NeighbourInputs, decoder_offsets, encoder_offsets
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer
@@ -26,6 +28,7 @@ from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
 from .pointing import PointingDecoder
+from .source_factors import check_given, check_trained_factors, factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
@@ -36,14 +39,19 @@ from .transformer_options import (
 
 
 def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Activation checkpointing and FSDP around a layer, as fairseq's builders do."""
+    """Wrap a layer in activation checkpointing and FSDP, like fairseq's builders."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
 class SummarizationTransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with focus-attention in the layers of ``--focus-layers``."""
+    """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
+
+    Attributes:
+        factors: name -> table of vectors of each source factor. factor_maps: name -> linear map to the width of the
+            words' vectors, for factors with another width.
+    """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
@@ -62,10 +70,42 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 qn_block_size=cfg.quant_noise.pq_block_size,
             )
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
+        self.neighbours: Optional[NeighbourInputs] = None
+        if cfg.encoder.neighbours:
+            self.neighbours = NeighbourInputs(width, encoder_offsets(cfg.encoder.neighbours))
+        self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
+
+    def read_factors(self, tables: nn.ModuleDict) -> None:
+        """Let the encoder read source factors, with vectors from ``tables``."""
+        width = self.embed_tokens.embedding_dim
+        self.factors = tables
+        for name, table in tables.items():
+            factor_width = int(table.embedding_dim)  # type: ignore[arg-type]
+            if factor_width != width:
+                self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
+
+    def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
+        """Vectors of words plus their factors' vectors: (B, S, D)."""
+        x: Tensor = self.embed_tokens(src_tokens)
+        check_given(self.factors, factors)
+        if factors is None:
+            return x
+        for (name, table), column in zip(self.factors.items(), factors.unbind(dim=2)):
+            vectors = table(column)
+            x = x + (self.factor_maps[name](vectors) if name in self.factor_maps else vectors)
+        return x
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         has_focus = next(self._layer_numbers) in self.focus_layers
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
+
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        """fairseq's word vectors (B, S, D), plus the maps of ``--encoder-neighbours``."""
+        if self.neighbours is not None:
+            vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+            token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
+        found: Tuple[Tensor, Tensor] = super().forward_embedding(src_tokens, token_embedding)
+        return found
 
     def forward(
         self,
@@ -73,14 +113,21 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         src_lengths: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
+        factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """As fairseq's, with the documents themselves ("src_tokens") for the pointer.
+        """Encode documents like fairseq, with source factors, and with "src_tokens" for the pointer.
 
-        "encoder_out" is what the decoder attends to: the states aggregated, then gated, if the options say so. An
-        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states",
-        gated as they are without aggregation: what the gate keeps from the decoder is kept from all of it.
+        Args:
+            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column per factor. return_all_hiddens,
+                token_embeddings: see fairseq.
+
+        The decoder attends to "encoder_out": the states aggregated, then gated, if the options say so. An aggregated
+        state describes many words at once, so the pointer reads the last layer's own states, "last_states". They are
+        gated in the same way, so that the gate applies to the whole decoder.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
+        if token_embeddings is None:
+            token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
         # to leave the mask out where there is no padding would make a GPU wait for the answer
@@ -98,7 +145,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """As fairseq's, with what the pointer needs."""
+        """fairseq's method, with the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -114,6 +161,11 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        self.neighbours: Optional[NeighbourInputs] = None
+        if cfg.decoder.neighbours:
+            self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
+            # fairseq's decoder passes whole summaries only to its positions, and adds these to the word vectors
+            self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
             widths = self.output_embed_dim, cfg.encoder.embed_dim
@@ -124,14 +176,29 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
+    def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
+        """Positions (N, T or 1, D) of the words ``inputs[0]`` (N, T), plus the maps of ``--decoder-neighbours``."""
+        assert self.neighbours is not None
+        steps = positions.size(1)
+        tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
+        added = self.neighbours(self.embed_tokens(tokens), tokens.eq(self.padding_idx))
+        return positions + self.embed_scale * added[:, -steps:]
+
+    def begin_output_bias(self, probabilities: Tensor) -> None:
+        """Set the output layer's bias to the logarithms of the words' probabilities (V,)."""
+        with torch.no_grad():
+            self.output_projection.bias.copy_(probabilities.log())
+
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
-        """As fairseq's, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o (ETADS, eq. 4)."""
+        """Build fairseq's output layer, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o
+        (ETADS, eq. 4).
+        """
         super().build_output_projection(cfg, dictionary, embed)
         table: Any = embed.weight
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # zeros, so that at first it is the model without the bias; W_o may be the table of word vectors
+            # zeros, so that the initial model equals the one without the bias; W_o may be the table of word vectors
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(
@@ -143,11 +210,11 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         request: Optional[WordRequest] = None,
         **kwargs: Any,
     ) -> NetOutput:
-        """As fairseq's: logits (N, T, V) and a dict, see :class:`DecoderOutput`.
+        """Compute logits (N, T, V) and a dict, see :class:`DecoderOutput`; arguments as in fairseq.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary. features_only: return what the output layer reads.
-            request: the words whose likelihood a loss needs, in the place of logits of all words.
+            prev_output_tokens: (N, T), ids of the dictionary. features_only: return the output layer's input. request:
+                the words that a loss needs, instead of logits of all words.
         """
         # fairseq asks for the padding's mask whatever this says, or else waits for a GPU to learn whether there is any
         self.cross_self_attention = prev_output_tokens.is_cuda
@@ -160,7 +227,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
+        """fairseq's method, without an output layer if --adaptive-softmax-cutoff has replaced it by clusters."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -193,10 +260,13 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         prev_output_tokens: Tensor,
         return_all_hiddens: bool = True,
         request: Optional[WordRequest] = None,
+        factors: Optional[Tensor] = None,
         **of_decoder: Any,
     ) -> NetOutput:
-        """As fairseq's, with a ``request`` to the decoder; see there."""
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens)
+        """Run fairseq's model, with source ``factors`` for the encoder and a ``request`` for the decoder; see there."""
+        encoder_out = self.encoder(
+            src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, factors=factors
+        )
         found: NetOutput = self.decoder(
             prev_output_tokens,
             encoder_out=encoder_out,
@@ -212,16 +282,43 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         """Build from the flat options.
 
         Raises:
-            ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
+            ValueError: an option conflicts with the others, the dictionaries, or the task's lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
-        if task.is_loading:  # a checkpoint has vectors of its own
+        if task.is_loading:  # a checkpoint has its own vectors
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
             option = f"max_{side}_positions"
             setattr(config, option, position_limit(getattr(config, option), task, side, part.learned_pos))
-        return super().build_model(config, task)
+        widths = parse_factors(config.source_factors, task.factor_dictionaries, config.encoder.embed_dim)
+        model: SummarizationTransformer = super().build_model(config, task)
+        if widths:
+            model.encoder.read_factors(factor_tables(widths, task.factor_dictionaries))
+        if not task.is_loading:
+            model.begin_with_text(config, task)
+        return model
+
+    def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
+        """Initialise word vectors and the output layer's bias from the training text, if the options say so."""
+        if config.embed_from_text:
+            begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
+        if str(config.output_bias_init) == "frequencies":
+            self.decoder.begin_output_bias(word_probabilities(task, self.decoder.pointer is not None))
+
+    @property
+    def factors(self) -> Tuple[str, ...]:
+        """Names of the source factors that the model reads, in the order of its input."""
+        return tuple(self.encoder.factors)
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load weights.
+
+        Raises:
+            ValueError: they were trained with other dictionaries, lengths or source factors.
+        """
+        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
+        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
@@ -238,7 +335,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # one table for both sides, and the documents' has more words
+        if words < embed_tokens.num_embeddings:  # a table shared by both sides, and the documents have more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

@@ -1,4 +1,4 @@
-"""The options of the Transformer family, its presets, and checks of values and combinations that do not work.
+"""Options of the Transformer family, its presets, and checks of invalid values and combinations.
 
 The options are fairseq's own ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms. A
 mechanism is a field; a named architecture is a preset that changes defaults.
@@ -9,23 +9,46 @@ from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
+from fairseq.models.transformer.transformer_config import DecoderConfig as FairseqDecoderConfig
+from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
 from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from .common import PointerOptions, check_pointer, preset_dataclass
+from .source_factors import HELP as FACTORS_HELP
 
+BIAS_INITS = ("zeros", "frequencies")
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Options that begin with ``encoder_``, which fairseq reads into a nested config."""
+    """Options that begin with ``encoder_``; fairseq reads them into a nested config."""
 
     gate: bool = field(
-        default=False, metadata={"help": "gate every encoder state by itself and the document's last state"}
+        default=False, metadata={"help": "gate every encoder state by the state and the document's last state"}
+    )
+    neighbours: int = field(
+        default=0,
+        metadata={
+            "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
+            "begin at zero (0: off)"
+        },
+    )
+
+
+@dataclass
+class DecoderConfig(FairseqDecoderConfig):
+    """Options that begin with ``decoder_``; fairseq reads them into a nested config."""
+
+    neighbours: int = field(
+        default=0,
+        metadata={
+            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps begin at "
+            "zero (0: off)"
+        },
     )
 
 
@@ -34,6 +57,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     """fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
     focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
@@ -41,52 +65,75 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centers of focus-attention: absolute, anywhere in the document (the paper's), or relative to the "
-            "query's own position, where the heads begin at the query itself and at its neighbours"
+            "help": "centres of focus-attention: absolute, anywhere in the document (the paper's), or relative to the "
+            "query's position, with heads that begin at the query and at its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
     focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
         default="fixed",
         metadata={
-            "help": "factor of focus-attention's bias: fixed at 1 (the paper's), or a number learned for each head, "
-            "which begins at 0, so that a plain Transformer's weights give a plain Transformer"
+            "help": "factor of focus-attention's bias: fixed at 1 (the paper's), or learned for each head, beginning "
+            "at 0, so that a plain Transformer's weights give a plain Transformer"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="sigmoid",
         metadata={
             "help": "gate of saliency-selection: sigmoid, between 0 and 1 (the paper's); open, between 0 and 2; "
-            "normalised, after which the weights sum to 1. The last two begin with plain attention"
+            "normalised, where the weights sum to 1. The last two begin with plain attention"
         },
     )
     pointer_initial_generate: float = field(
         default=0.0,
         metadata={
-            "help": "probability of generating instead of copying with which a pointer begins, such as 0.99 for a "
-            "pretrained decoder (default 0: about one half, different in every state)"
+            "help": "initial probability of generating instead of copying, such as 0.99 for a pretrained decoder "
+            "(default 0: about one half, different in every state)"
         },
     )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
             "help": "combine earlier encoder layers with the last one: add sums their states, proj attends with a "
-            "projection of them, attn attends to one layer after the other"
+            "projection of them, attn attends to one layer after another"
         },
     )
     aggregation_layers: int = field(
-        default=1, metadata={"help": "how many layers before the last one --aggregation looks at (L in the paper)"}
+        default=1, metadata={"help": "number of layers before the last one that --aggregation uses (L in the paper)"}
     )
     share_encoder_decoder_layers: bool = field(
         default=False,
-        metadata={"help": "decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"},
+        metadata={
+            "help": "let decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"
+        },
     )
     output_bias: bool = field(
         default=False, metadata={"help": "add a learned bias for each word to the output layer (b_o in the papers)"}
     )
+    output_bias_init: ChoiceEnum(BIAS_INITS) = field(  # type: ignore[valid-type]
+        default="zeros",
+        metadata={
+            "help": "initial value of --output-bias: zeros, or frequencies, the logarithm of each word's relative "
+            "frequency in the training summaries"
+        },
+    )
+    embed_from_text: bool = field(
+        default=False,
+        metadata={
+            "help": "initialise word vectors from the training text: a truncated singular value decomposition of the "
+            "words' positive pointwise mutual information, which takes seconds"
+        },
+    )
+    source_factors: str = field(
+        default="none",
+        metadata={
+            "help": FACTORS_HELP.format("--encoder-embed-dim")
+            + ". Their vectors are added to the words' vectors, through a linear map if the widths differ"
+        },
+    )
 
 
-# Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig without meaning here: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -100,7 +147,7 @@ _PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
 
-# the forms of the mechanisms that --focus-layers and --saliency-layers name layers of; the paper's are the defaults
+# forms of the mechanisms in the layers of --focus-layers and --saliency-layers; the paper's are the defaults
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -120,7 +167,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # by default the decoder is as wide as the encoder, and position tables are as long as truncated texts
+    # by default the decoder has the encoder's width, and position tables the length of truncated texts
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -129,13 +176,13 @@ _PAPER: Dict[str, Any] = {
     "max_target_positions": 0,
 }
 _HELP = {
-    "max_source_positions": "longest source there are positions for (default 0: --truncate-source and the end symbol)",
-    "max_target_positions": "longest summary there are positions for (default 0: --truncate-target and the end symbol)",
+    "max_source_positions": "longest source with positions (default 0: --truncate-source and the end symbol)",
+    "max_target_positions": "longest summary with positions (default 0: --truncate-target and the end symbol)",
 }
 
 _PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}
 _SINUSOIDAL: Dict[str, Any] = {"encoder_learned_pos": False, "decoder_learned_pos": False}
-# ES-Trans, section 4.3; documents and summaries have vocabularies of their own
+# ES-Trans, section 4.3; documents and summaries have separate vocabularies
 _ES_TRANS: Dict[str, Any] = {
     **_PLAIN,
     **_SINUSOIDAL,
@@ -149,8 +196,8 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
-# fairseq's bart_large and bart_base (models/bart/model.py), whose weights --init-from loads, and ETADS's mechanisms in
-# the forms that begin with plain attention: at first the model is BART (docs/bart.md)
+# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights, and ETADS's mechanisms
+# in the forms that begin with plain attention: the initial model is BART (docs/bart.md)
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",
@@ -184,7 +231,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
-    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not say how wide it is: as ETADS.
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not give its width: as in ETADS.
     "aggregation_transformer": {
         **_PLAIN,
         **_SINUSOIDAL,
@@ -198,7 +245,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_bart_base": _BART_BASE,
     "etads_bart_large": _BART_LARGE,
 }
-"""Named architectures: what each changes in the defaults, which are those of ETADS."""
+"""Named architectures and their changes to the defaults, which are ETADS."""
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
@@ -206,7 +253,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
-        count: how many layers there are.
+        count: number of layers.
         option: the option's name, for the error.
 
     Raises:
@@ -230,7 +277,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Name, type and field of every option, nested ones spelt out: encoder.layers is encoder_layers."""
+    """Name, type and field of every option, nested ones flattened: encoder.layers is encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -240,9 +287,10 @@ def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """A flat dataclass of all options, with the paper's defaults and then ``changes``.
+    """Make a flat dataclass of all options, with the paper's defaults and then ``changes``.
 
-    Flat, because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers, model.encoder_layers).
+    It is flat because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers,
+    model.encoder_layers).
     """
     options = []
     for option, kind, source in _flat_fields():
@@ -255,10 +303,10 @@ def preset_config(name: str, **changes: Any) -> type:
 
 
 def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Check that the options fit one another and the task's data.
+    """Check that the options are compatible with one another and the task's data.
 
     Raises:
-        ValueError: they do not; it names the options, their values and the choices.
+        ValueError: they are not; the message names the options, their values and the choices.
     """
     _check_inherited(config, is_new=not task.is_loading)
     if str(config.pointer) != "none" and config.adaptive_softmax_cutoff:
@@ -274,13 +322,31 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
         _check_sharing(config)
     if config.output_bias and config.adaptive_softmax_cutoff:
         raise ValueError(
-            "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose "
-            "one"
+            "--output-bias does not work with --adaptive-softmax-cutoff, which has its own output layer: choose one"
         )
+    _check_beginning(config)
+
+
+def _check_beginning(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError for impossible numbers of neighbours, and for initialisations without effect or in conflict."""
+    for side in ("encoder", "decoder"):
+        part = getattr(config, side)
+        if part.neighbours < 0:
+            raise ValueError(f"--{side}-neighbours {part.neighbours}: choose 0 (off) or more words")
+        if part.neighbours and config.no_token_positional_embeddings:
+            raise ValueError(
+                f"--{side}-neighbours {part.neighbours} does not work with --no-token-positional-embeddings: choose one"
+            )
+        if config.embed_from_text and part.embed_path:
+            raise ValueError(
+                f"--embed-from-text and --{side}-embed-path {part.embed_path} exclude one another: choose one"
+            )
+    if str(config.output_bias_init) != "zeros" and not config.output_bias:
+        raise ValueError(f"--output-bias-init {config.output_bias_init} has no effect without --output-bias")
 
 
 def _check_initial_generate(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --pointer-initial-generate is no probability, or there is no pointer."""
+    """Raise ValueError if --pointer-initial-generate is not a probability, or there is no pointer."""
     option = f"--pointer-initial-generate {config.pointer_initial_generate}"
     if not 0 <= config.pointer_initial_generate < 1:
         raise ValueError(f"{option}: choose a probability between 0 and 1, such as 0.99")
@@ -289,9 +355,9 @@ def _check_initial_generate(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError for forms of focus-attention and of the gate in a model that has none, and for bad scopes.
+    """Raise ValueError for forms of focus-attention and the gate in a model without them, and for bad scopes.
 
-    The preset's own form is the default of its option, so whoever takes the layers away need not give another.
+    The preset's form is the default of its option, so that users who remove the layers need not change it.
     """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
@@ -380,7 +446,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
 
 
 def _check_output_width(config: Any) -> None:
-    """Raise ValueError if an embedding is to be an output layer of another width."""
+    """Raise ValueError if an embedding would be an output layer of another width."""
     width, wanted = config.decoder_embed_dim, config.decoder_output_dim
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if width != wanted and getattr(config, option):
@@ -392,7 +458,7 @@ def _check_output_width(config: Any) -> None:
 
 
 def _check_effects(config: Any) -> None:
-    """Raise ValueError if an option was changed that has no effect without another one."""
+    """Raise ValueError if a changed option has no effect without another one."""
     if config.decoder_input_dim != config.decoder_embed_dim:
         raise ValueError(
             f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "

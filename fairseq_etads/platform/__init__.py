@@ -1,1 +1,1 @@
-"""Everything that depends on versions of fairseq and torch, on the machine and on the terminal."""
+"""Code that depends on versions of fairseq and torch, on the machine and on the terminal."""

@@ -1,4 +1,4 @@
-"""Everything that depends on particular versions of fairseq and torch is here, and nowhere else.
+"""All code that depends on particular versions of fairseq and torch.
 
 :func:`install` is called once, when the plugin is imported, and may be called again.
 """
@@ -22,7 +22,7 @@ import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn
+from typing import Any, Callable, Iterator, List, NoReturn, Tuple
 from unittest import mock
 
 import torch
@@ -41,28 +41,29 @@ with importing_fairseq():
     from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
+    from fairseq.trainer import Trainer
 
-from . import training_loop
+from . import resuming, training_loop
 
 logger = logging.getLogger(__name__)
 
 
 class UnsafeCheckpointError(RuntimeError):
-    """A checkpoint holds more than tensors and settings, so that loading it could run code."""
+    """A checkpoint contains more than tensors and settings, so loading it could run code."""
 
 
 def _checkpoint_classes() -> List[Any]:
-    """The classes in fairseq's checkpoints that torch does not allow by default; building them runs no code."""
+    """Classes in fairseq's checkpoints that torch does not allow by default; building them runs no code."""
     import omegaconf
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
-    # torch asks classes for their names; Python 3.9's Any is none and has none
+    # torch asks classes for their names; Python 3.9's Any is not a class and has none
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
     classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # the averages of training in checkpoints of 2019, such as BART's, under the name that the module had then
+    # averages of training in checkpoints of 2019, such as BART's, under the module's name at that time
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
@@ -74,9 +75,10 @@ class _UnreadableError(Exception):
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """torch.load with weights_only=True inside, whatever torch's default and the environment say.
+    """Set torch.load's weights_only=True inside, whatever torch's default and the environment say.
 
-    Files that torch.save has not written end in errors of many classes, and with advice to switch the protection off.
+    For files that torch.save has not written, torch raises errors of many classes, with advice to switch the protection
+    off.
     """
     plain_load = torch.load
 
@@ -99,14 +101,14 @@ def _weights_only() -> Iterator[None]:
 
 
 class DamagedCheckpointError(RuntimeError):
-    """A checkpoint is not what was saved."""
+    """A checkpoint differs from what was saved."""
 
 
 def _damage(path: str) -> str:
-    """What is wrong with a checkpoint's file, or "".
+    """Describe the damage of a checkpoint's file, or return "".
 
     torch saves a zip archive, which has a checksum (CRC-32) of each tensor, and does not compare them when it loads.
-    This takes 0.4 s per GiB. Checkpoints of torch before 1.6 are no archives and have no checksums.
+    This takes 0.4 s per GiB. Checkpoints of torch before 1.6 are not archives and have no checksums.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -129,7 +131,7 @@ def _damage(path: str) -> str:
 
 
 def _is_whole(path: str) -> bool:
-    """Whether a file is an archive as torch.save writes it, with all its checksums right."""
+    """Tell whether a file is an archive written by torch.save, with correct checksums."""
     if not zipfile.is_zipfile(path) or _damage(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -137,18 +139,46 @@ def _is_whole(path: str) -> bool:
     return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
 
 
+def _progress(path: str) -> Tuple[int, bool]:
+    """Number of a checkpoint's updates, and whether training can resume from it (not from crash.pt).
+
+    (-1, False): it is not a checkpoint, or it was saved when training failed. Its tensors are not read.
+    """
+    try:
+        with _weights_only():
+            state = torch.load(path, map_location="cpu", mmap=True)
+        updates = int(state["optimizer_history"][-1]["num_updates"])
+        if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
+            return -1, False
+        return updates, state.get("last_optimizer_state") is not None
+    except Exception:  # of many classes, as in _weights_only; such a checkpoint is never recommended
+        return -1, False
+
+
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder is whole."""
-    others = [file for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
-    others.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    whole = next((file for file in others if _is_whole(str(file))), None)
-    advice = f"{whole} is whole: name it" if whole else "Name another one"
-    advice += " with --restore-file (training) or --path (generation; --checkpoint of scripts/generate.sh)"
+    """Raise DamagedCheckpointError with the damage, and with another checkpoint from the same folder to use.
+
+    This is the one with the most updates that can resume training or, failing that, make summaries.
+    """
+    others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
+    found = []
+    for file in others:
+        updates, is_resumable = _progress(file)
+        if updates >= 0:
+            found.append((is_resumable, updates, os.path.getmtime(file), file))
+    best = next((entry for entry in sorted(found, reverse=True) if _is_whole(entry[-1])), None)
+    training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
+    if best is None:
+        advice = f"Name another one with {training} or {generation}"
+    elif best[0]:
+        advice = f"{best[-1]}, saved after {best[1]:,} updates, is whole: name it with {training} or {generation}"
+    else:
+        advice = f"{best[-1]} is whole: name it with {generation}. No other one here can be resumed from"
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
 def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_checkpoint_to_cpu``: files that are damaged or hold other classes are refused."""
+    """Wrap fairseq's ``load_checkpoint_to_cpu`` to refuse files that are damaged or contain other classes."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -164,7 +194,7 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
             raise UnsafeCheckpointError(
                 f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
                 "holds anything else can run code when it is loaded. Get the file from its author again, or, if you "
-                "trust it, save it anew without that object."
+                "trust it, save it again without that object."
             ) from None
         except _UnreadableError as error:
             _refuse_damaged(path, str(error))
@@ -174,7 +204,7 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save``, which tries again behind what a failed attempt has written."""
+    """Wrap fairseq's ``_torch_persistent_save``, which would retry after the remains of a failed attempt."""
 
     @functools.wraps(save)
     def persistent_save(obj: Any, f: Any) -> Any:
@@ -195,7 +225,7 @@ def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """Copy a local file so that half a file never stands under the final name; replaces fairseq's ``PathManager.copy``.
+    """Copy a local file so that the final name never has half a file; replaces fairseq's ``PathManager.copy``.
 
     fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. Killed while copying, it would
     leave a file from which training cannot resume.
@@ -207,14 +237,14 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """The file of ``--replace-unk FILE``; empty if the option was given without one, for which fairseq puts "@@ "."""
+    """File of ``--replace-unk FILE``; empty if the option has no value, for which fairseq puts "@@ "."""
     return "" if replace_unk == "@@ " else replace_unk
 
 
 def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Wrap ``__getattr__`` of the state of fairseq's tasks, which without its own fields calls itself without end.
+    """Wrap ``__getattr__`` of the state of fairseq's tasks, which recurses endlessly while it has no fields.
 
-    It has none while it is unpickled or copied, so that no task could be.
+    This happens while it is unpickled or copied, so that tasks could be neither.
     """
 
     @functools.wraps(plain)
@@ -256,7 +286,7 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """Wrap ``decode`` of ``--bpe gpt2``, which fails on every word that is no number.
+    """Wrap ``decode`` of ``--bpe gpt2``, which fails on every word that is not a number.
 
     There are such words: "<<unk>>", the unknown word of references, is read as "<unk>"; "madeupword0000", with which
     BART's dictionary is padded, has no text and is left out.
@@ -274,9 +304,9 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``build_fp32_params``: copies are marked as matrices where the originals are (``kernels/linear.py``).
+    """Wrap ``build_fp32_params`` to mark copies as matrices if their originals are (``kernels/linear.py``).
 
-    For --fp16 fairseq asks for the number of the current GPU, by which it sorts parameters; the CPU's have none.
+    For --fp16 fairseq sorts parameters by the number of their GPU; parameters on the CPU have none.
     """
 
     @functools.wraps(build)
@@ -296,7 +326,7 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``clip_grad_norm_``, which moves norms to a GPU if one is visible, although --cpu was given."""
+    """Wrap fairseq's ``clip_grad_norm_``, which moves norms to a visible GPU despite --cpu."""
 
     @functools.wraps(clip)
     def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
@@ -311,11 +341,25 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     return clip_grad_norm
 
 
-def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``AMPOptimizer.step``: gradients of --amp are divided by the scale of the loss once.
+def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``, which needs a GPU to skip an update with an overflowing gradient (--fp16)."""
 
-    fairseq divides them before it clips them, but names another object to torch's scaler than in the step, so that the
-    scaler divides them again. Adam hardly notices; SGD and Adagrad take steps that are far too short.
+    @functools.wraps(train_step)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.cuda or not self.cfg.common.fp16:
+            return train_step(self, *args, **kwargs)
+        with mock.patch.object(torch.Tensor, "cuda", lambda tensor, *_, **__: tensor):
+            return train_step(self, *args, **kwargs)
+
+    step.is_patched = True  # type: ignore[attr-defined]
+    return step
+
+
+def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``AMPOptimizer.step`` so that gradients of --amp are divided by the loss scale only once.
+
+    fairseq divides them before it clips them, but passes a different object to torch's scaler than in the step, so that
+    the scaler divides them again. This hardly affects Adam, but the steps of SGD and Adagrad become far too short.
     """
 
     @functools.wraps(step)
@@ -348,7 +392,7 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
+    """fairseq's thread that reads batches ahead, stopped before the interpreter exits.
 
     fairseq leaves it running. When training stops in the middle of an epoch while the thread is inside torch, the
     process aborts ("terminate called without an active exception") after all work is done, and its exit code says that
@@ -360,13 +404,13 @@ class _EndedLoader(iterators.BackgroundConsumer):
         _loaders.add(self)
 
     def end(self, seconds: float) -> None:
-        """Let the thread finish its batch and stop; wait at most so many seconds."""
+        """Let the thread finish its batch and stop; wait at most ``seconds``."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
         while self.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    self._queue.get_nowait()  # it may be waiting for room
+                    self._queue.get_nowait()  # it may be waiting for space
             self.join(0.01)
 
 
@@ -376,7 +420,7 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Patch fairseq: safe loading and whole files of checkpoints, fairseq-train's loop, bare --replace-unk.
+    """Patch fairseq: safe loading and complete checkpoint files, fairseq-train's loop, bare --replace-unk.
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
     matrices in half precision, --fp16 on CPUs, gradients clipped on CPUs of machines with GPUs, those of --amp, and
@@ -398,6 +442,7 @@ def install() -> None:
     command: Any = sys.modules.get("fairseq_cli.train")  # complete before the plugin is imported in fairseq-train only
     if hasattr(command, "train"):
         training_loop.install(command)
+        resuming.install(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
         GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):
@@ -408,6 +453,8 @@ def install() -> None:
         _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
+    if not hasattr(Trainer.train_step, "is_patched"):
+        Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _without_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
@@ -429,18 +476,18 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """How many steps torch's optimisers have taken in this process since this module was imported.
+    """Number of steps by torch's optimisers in this process since this module was imported.
 
-    fairseq's optimisers change ``parameter.data``, which no version counter notices.
+    fairseq's optimisers change ``parameter.data``, which does not increase version counters.
     """
     return _optimizer_steps
 
 
 def skips_overflows(optimizer: Any) -> bool:
-    """Whether fairseq's optimiser scales losses and skips updates whose gradient overflows: with --fp16 and --amp."""
+    """Tell whether fairseq's optimiser scales losses and skips updates with overflowing gradients (--fp16, --amp)."""
     return getattr(optimizer, "scaler", None) is not None
 
 
 def backward_pass() -> int:
-    """The number of the backward pass that is running, unique in this process; torch has no public name for it."""
+    """Number of the running backward pass, unique in this process; torch has no public name for it."""
     return torch._C._current_graph_task_id()

@@ -1,4 +1,6 @@
-"""The frame of every command: ``--version``, errors as one line on stderr, exit statuses, Ctrl-C and other signals."""
+"""Common frame of all commands: ``--version``, errors as one line on stderr, exit statuses, Ctrl-C and other
+signals.
+"""
 
 import argparse
 import contextlib
@@ -23,30 +25,45 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that knows ``--version`` and says in one line what is wrong with the options."""
+    """An argument parser with ``--version`` that reports wrong options in one line."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._words: List[str] = []
+        self._is_intermixed = False
         self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
-            }  # reports record all parsed options
+            }  # reports record all parsed options, and this is not one
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, and remember the words for messages."""
+        """Parse like argparse, but also accept files after options; remember the words for messages."""
+        if self._is_intermixed:
+            return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest and namespace is None and self._takes_intermixed():  # possibly files after options
+            self._is_intermixed = True
+            try:
+                return self.parse_known_intermixed_args(args)
+            finally:
+                self._is_intermixed = False
+        return parsed, rest
+
+    def _takes_intermixed(self) -> bool:
+        """Tell whether arguments may come before and after options; argparse cannot do that with subcommands."""
+        kinds = [action.nargs for action in self._get_positional_actions()]
+        return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
 
     def error(self, message: str) -> NoReturn:
-        """Print the message behind the command's name and exit with status 2."""
+        """Print the message after the command's name and exit with status 2."""
         self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
 
     def _advice(self, message: str) -> str:
-        """The spelling that was probably meant, or nothing."""
+        """Suggest the spelling that was probably meant, or return nothing."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
                 near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
@@ -61,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def _options(self) -> List[str]:
-        """The long options of this parser and of its subcommands."""
+        """Long options of this parser and of its subcommands."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -71,7 +88,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _ShowVersion(argparse.Action):
-    """Print the version, which is found only then."""
+    """Print the version, computed only on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -79,19 +96,19 @@ class _ShowVersion(argparse.Action):
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant; empty if none is near."""
+    """The known word that was probably meant; empty if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _integer(text: str) -> int:
-    """An integer that fits into 64 bits: numpy and torch have no larger ones."""
+    """Parse an integer of at most 64 bits, the largest of numpy and torch."""
     number = int(text)
     if not -(2**63) <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
     return number
 
 
-_integer.__name__ = "int"  # argparse names it in "invalid int value"
+_integer.__name__ = "int"  # argparse uses this name in "invalid int value"
 
 
 def command(
@@ -100,11 +117,12 @@ def command(
     """Turn a function of the parsed options into the ``main`` of a command.
 
     ``main(argv)`` parses the options, does the work under :func:`errors_in_one_line`, and returns the exit status. The
-    function imports what needs torch or fairseq itself, so that ``--help`` and wrong options are answered at once.
+    function itself imports modules that need torch or fairseq, so that ``--help`` and wrong options are answered
+    immediately.
 
     Args:
         make_parser: called by ``main``; the parser's ``prog`` is the command's name.
-        more: errors, besides InputError and OSError, that are mistakes of the user.
+        more: further errors, in addition to InputError and OSError, that are the user's mistakes.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -123,19 +141,22 @@ def command(
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """Add the option --jobs."""
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all processors, %(default)s)"
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of processes (default: all processors, %(default)s)",
     )
 
 
 def check_positive(**numbers: Optional[int]) -> None:
-    """Raise InputError for a number below 1; names are those of options, and None is an option that is not given."""
+    """Raise InputError for a number below 1; names are option names, and None means that an option is not given."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what a terminal cannot show or would obey; names in an input can hold anything."""
+    """Escape characters that a terminal cannot show or would obey; names in an input can contain anything."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -143,7 +164,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """A terminal that shows the control characters of documents and file names instead of obeying them."""
+    """A terminal that shows control characters of documents and file names instead of obeying them."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -157,7 +178,7 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Inside, what is printed to a terminal cannot command it; files and pipes get the characters as they are."""
+    """Inside, text printed to a terminal cannot control it; files and pipes get the unchanged characters."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
         sys.stdout = _Terminal(plain)
@@ -168,7 +189,7 @@ def _harmless_output() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """An error as one line."""
+    """Format an error as one line."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -177,12 +198,12 @@ def sentence(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
-    """Do the work of a command: its users see sentences on stderr and never a traceback for what they did.
+    """Run a command so that its users see sentences on stderr, never a traceback for their mistakes.
 
     - InputError, OSError and the errors in ``more``: one line, "command: sentence"; exit status 2.
-    - A system of the package that is missing, to which the command belongs: one line, too; exit status 2.
+    - A missing system of the package that the command belongs to: one line, too; exit status 2.
     - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so workers end with it.
-    - A reader of the output that has seen enough (``| head``): silence; exit status 141, as of other tools.
+    - A reader of the output that stops reading (``| head``): silence; exit status 141, like other tools.
 
     Raises:
         SystemExit: with that status.
@@ -191,7 +212,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     _open_closed_files()
     with _signals_as_exits(command), _harmless_output():
         try:
-            if sys.stdout is None:  # closed by whoever started the command
+            if sys.stdout is None:  # closed by the process that started the command
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()
@@ -214,7 +235,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
 
 
 def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
-    """Do the work of a command as :func:`errors_in_one_line` does, and return the exit status."""
+    """Run a command as in :func:`errors_in_one_line`, and return the exit status."""
     try:
         with errors_in_one_line(command, *more):
             work()
@@ -224,30 +245,30 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
 
 
 def _open_closed_files() -> None:
-    """Put /dev/null where standard input, output or errors are closed; the next file would take their place."""
+    """Open /dev/null for closed standard streams; otherwise the next file would take their place."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # the lowest free number
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def limit_caches_of_shapes() -> None:
-    """Let torch, which must not have been imported yet, keep little of the shapes of matrices that it has met.
+    """Limit torch's caches per matrix shape; torch must not have been imported yet.
 
-    torch and oneDNN keep what they have made for each of the last 1,024 shapes, and every batch of documents brings new
-    ones: 170 MB more after 2,600 documents, none with these limits, at the same speed.
+    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new ones: 170 MB more
+    after 2,600 documents, none with these limits, at the same speed.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 def leave_signals_to_parent() -> None:
-    """In a worker: leave Ctrl-C, which a terminal sends to all processes, to the first one, which ends the others.
+    """Ignore Ctrl-C in a worker: a terminal sends it to all processes, and the first one ends the others.
 
-    A worker also ends when the first process does, even if that was killed and could end nobody.
+    A worker also ends with the first process, even if that was killed and could not end the workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
@@ -262,14 +283,14 @@ def _end_with(parent: Any) -> None:
 
 
 def _end_worker(number: int, frame: Any) -> None:
-    for child in multiprocessing.active_children():  # fairseq-preprocess has workers of its own
+    for child in multiprocessing.active_children():  # fairseq-preprocess has its own workers
         child.terminate()
     os._exit(128 + number)
 
 
 @contextlib.contextmanager
 def _signals_as_exits(command: str) -> Iterator[None]:
-    """Turn signals into SystemExit, except those that the process was started to ignore (by nohup, for example)."""
+    """Turn signals into SystemExit, except signals that the process was started to ignore (by nohup, for example)."""
 
     def leave(number: int, frame: Any) -> None:
         if number == signal.SIGINT:
@@ -289,7 +310,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Send what is still to be written to stdout nowhere: Python would complain about it when it ends."""
+    """Discard remaining output to stdout; Python would otherwise complain about it on exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

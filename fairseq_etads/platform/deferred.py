@@ -1,4 +1,4 @@
-"""Postpone the import of large modules that other packages import when they start and that summarising never uses."""
+"""Postpone the import of large modules that other packages import at their start and that summarising never uses."""
 
 import contextlib
 import importlib
@@ -11,11 +11,11 @@ STATISTICS = (
     *("sklearn", "sklearn.feature_extraction", "sklearn.metrics", "sklearn.preprocessing"),
     *("scipy.sparse", "scipy.stats"),
 )
-"""What fairseq and nltk import for scores, classifiers and parsers; it takes 1.8 seconds."""
+"""Modules that fairseq and nltk import for scores, classifiers and parsers; they take 1.8 seconds."""
 
 
 class _StandIn(ModuleType):
-    """A module whose functions import the real module when they are called."""
+    """A module with functions that import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -29,10 +29,10 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Inside, ``from NAME import function`` and ``from PACKAGE import MODULE`` cost nothing.
+    """Inside, make ``from NAME import function`` and ``from PACKAGE import MODULE`` free of cost.
 
-    What is imported so works as always, and imports the real module with its first call. Modules that have been
-    imported already stay as they are; those first imported after the block are the real ones.
+    The imported functions work as usual, and import the real module at the first call. Modules that have already been
+    imported are not affected, nor are imports after the block.
 
     Args:
         names: of modules, such as "scipy.stats". If the package is slow to import, too, its name comes before them.
@@ -53,7 +53,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Inside, fairseq is imported without its slow statistics and without a message about a missing tensorboardX."""
+    """Inside, import fairseq without its slow statistics and without a message about a missing tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

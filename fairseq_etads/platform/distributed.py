@@ -1,13 +1,13 @@
-"""Several processes: what fairseq's training, validation and generation lack for them, on CPUs above all.
+"""Several processes: additions to fairseq's training, validation and generation, mainly for CPUs.
 
 fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
 ``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
 torch, which refuses them. With ``--cpu`` on a machine that has GPUs, it starts a worker for each of them, and for
-``--bf16`` it looks for a TPU. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import
-the plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train
-does so afterwards, and is not mended.
+``--bf16`` it looks for a TPU. :func:`install` corrects this. fairseq-train, fairseq-validate and fairseq-generate
+import the plugin (``--user-dir``) while they read their options, before they set up processes. fairseq-hydra-train
+imports it afterwards, and is not corrected.
 
-fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, and does not read them.
+fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, but does not read them.
 """
 
 import contextlib
@@ -28,21 +28,22 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
+from fairseq.trainer import Trainer
 from omegaconf import DictConfig
 from torch.nn.parallel import DistributedDataParallel
 
 logger = logging.getLogger(__name__)
 
 _CONNECTION_LOST = re.compile(r"Connection (closed|reset|refused)|Connection was likely closed|Broken pipe")
-_WHAT_NOW = "A training goes on from its last checkpoint, which is whole, when the same command is started again"
+_WHAT_NOW = "The same command continues a training from its last checkpoint, which is complete"
 
 
 class WorkerEndedError(RuntimeError):
-    """A process of several that work together has ended before its work was done."""
+    """One of several cooperating processes has ended before its work was done."""
 
 
 class Launched(NamedTuple):
-    """How torchrun started this process: its number of all workers, how many these are, its number on this machine."""
+    """torchrun's description of this process: its rank, the number of workers, its rank on this machine."""
 
     rank: int
     workers: int
@@ -50,7 +51,7 @@ class Launched(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Optional["Launched"]:
-        """None if torchrun, or another launcher that sets the same variables, did not start this process."""
+        """Read it from the environment; None if no launcher such as torchrun started this process."""
         if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
             return None
         rank = int(os.environ["RANK"])
@@ -58,7 +59,7 @@ class Launched(NamedTuple):
 
 
 def _is_given(option: str) -> bool:
-    """Whether an option is on this process's command line; fairseq accepts no shortened ones."""
+    """Tell whether an option is on this process's command line; fairseq does not accept abbreviations."""
     return option in (word.partition("=")[0] for word in sys.argv[1:])
 
 
@@ -77,7 +78,7 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 @contextlib.contextmanager
 def _hidden_gpus() -> Iterator[None]:
-    """Hide the GPUs of this machine from fairseq, from torch and from the processes started inside.
+    """Hide this machine's GPUs from fairseq, from torch and from the processes started inside.
 
     With --cpu, fairseq's trainer leaves the GPUs alone, but other parts of fairseq still use one that is visible.
     """
@@ -87,7 +88,7 @@ def _hidden_gpus() -> Iterator[None]:
 
 
 def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
+    """Wrap fairseq's ``call_main``, which starts or joins a command's workers, so that it works on CPUs."""
 
     @functools.wraps(call_main)
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
@@ -110,8 +111,8 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
         _set_up_cpu(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
-                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise all of its input; "
-                "give each a part of it, as scripts/generate.sh --shard I/N does"
+                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise its whole input; "
+                "give each one a part of it, as scripts/generate.sh --shard I/N does"
             )
         if options.distributed_world_size == 1 or options.distributed_no_spawn:
             with _lost_connection_in_words():
@@ -123,13 +124,13 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
-    """Decide how the workers find each other on CPUs, which fairseq does for GPUs.
+    """Determine how the workers find each other on CPUs; fairseq does this only for GPUs.
 
     Args:
         options: of ``cfg.distributed_training``; changed in place.
 
     Raises:
-        ValueError: options do not go together, or not with CPUs.
+        ValueError: options are incompatible with each other or with CPUs.
     """
     for name in ("distributed_world_size", "distributed_num_procs"):  # fairseq's defaults are the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
@@ -168,8 +169,8 @@ def _free_port() -> int:
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers of this machine and wait for them.
 
-    These are --distributed-num-procs, if that is more than 1 (several machines), and else all --distributed-world-size.
-    The first has number --distributed-rank.
+    Their number is --distributed-num-procs if it is more than 1 (several machines), else --distributed-world-size. The
+    first has the rank --distributed-rank.
 
     Raises:
         ValueError: there would be more workers than --distributed-world-size.
@@ -180,11 +181,11 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
     if first + here > workers:
         raise ValueError(
-            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; say by "
-            "--distributed-num-procs how many this machine is to start, or start each with --distributed-no-spawn"
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; give "
+            "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
-    # torch would let each worker have a thread on every processor
+    # otherwise torch would let each worker have a thread on every processor
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:
@@ -209,12 +210,12 @@ def _lost_connection_in_words() -> Iterator[None]:
             raise
         reason = str(error).splitlines()[0]
         raise WorkerEndedError(
-            f"another worker has ended, so that this one cannot go on ({reason}). {_WHAT_NOW}"
+            f"another worker has ended, so this one cannot continue ({reason}). {_WHAT_NOW}"
         ) from None
 
 
 class _AnyDevice(DistributedDataParallel):
-    """torch's, without the device numbers that fairseq always gives, if the model is not on a GPU."""
+    """torch's wrapper, without fairseq's device numbers if the model is not on a GPU."""
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
         if next(module.parameters()).device.type == "cpu":
@@ -223,9 +224,10 @@ class _AnyDevice(DistributedDataParallel):
 
 
 def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace fairseq's ``all_gather_list``, which needs a GPU's memory and gathers at most 16,384 bytes of a worker.
+    """Replace fairseq's ``all_gather_list``, which needs a GPU's memory and gathers at most 16,384 bytes per worker.
 
-    fairseq-validate gathers the figures of all batches with it, of which a few fill this; some criterions call it, too.
+    fairseq-validate gathers the figures of all batches with it, which quickly exceed this; some criterions call it,
+    too.
     """
 
     @functools.wraps(all_gather_list)
@@ -239,8 +241,27 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
     return gather
 
 
+def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step`` so that a worker's empty batch at the end of an epoch does not spoil its other
+    batches.
+
+    With --update-freq a worker may have batches and then an empty one in its last update. fairseq replaces it by
+    another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients are
+    divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
+    fully_sharded, all workers must take the same number of steps.
+    """
+
+    @functools.wraps(train_step)
+    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
+        return train_step(self, full or samples, *args, **kwargs)
+
+    step.drops_empty_batches = True  # type: ignore[attr-defined]
+    return step
+
+
 class _Timer(StopwatchMeter):
-    """fairseq's, which fairseq-generate starts at each batch."""
+    """fairseq's timer, started by fairseq-generate at each batch."""
 
     has_run = False
 
@@ -252,9 +273,9 @@ class _Timer(StopwatchMeter):
 def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the ``main`` of fairseq-generate so that each of several processes summarises every n-th batch.
 
-    The number of processes and of this one come from --num-shards and --shard-id, else from --distributed-world-size
-    and --distributed-rank, which fairseq reads, else from torchrun. With --results-path each has a folder there, such
-    as "2-of-4".
+    The number of processes and the number of this one come from --num-shards and --shard-id, else from
+    --distributed-world-size and --distributed-rank, which fairseq reads, else from torchrun. With --results-path each
+    process has a folder there, such as "2-of-4".
     """
 
     @functools.wraps(main)
@@ -275,7 +296,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
         try:
             return main(cfg)
-        except ZeroDivisionError:  # by the seconds that it took, and by the number of words
+        except ZeroDivisionError:  # the time that it took, and the number of words
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
@@ -290,6 +311,8 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
+    if not hasattr(Trainer.train_step, "drops_empty_batches"):
+        Trainer.train_step = _without_empty_batches(Trainer.train_step)
     command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)

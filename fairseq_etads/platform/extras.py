@@ -1,4 +1,4 @@
-"""Optional parts of the installation: the packages they bring, and the line that installs them here."""
+"""Optional parts of the installation: their packages, and the line that installs them here."""
 
 import importlib.util
 import json
@@ -23,16 +23,16 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Extra of setup.py that commands use -> the modules without which it is missing."""
+"""Extra of setup.py that commands use -> modules without which it counts as missing."""
 
 
 def missing_modules(extra: str) -> Tuple[str, ...]:
-    """The modules of an extra that are not installed."""
+    """Modules of an extra that are not installed."""
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
 def install_line(extra: str) -> str:
-    """The command that installs an extra here: from the clone that this package was installed from, if it is there."""
+    """Command that installs an extra here, from the clone that this package was installed from, if it still exists."""
     clone = _clone()
     if clone is None:
         return f"python -m pip install '.[{extra}]' in a clone of fairseq-etads"
@@ -41,7 +41,7 @@ def install_line(extra: str) -> str:
 
 
 def _clone() -> Optional[Path]:
-    """The folder of sources from which this package is imported or was installed."""
+    """Folder of the sources that this package is imported from or was installed from."""
     package = Path(__file__).resolve().parents[1]
     candidates = [package.parent]
     try:

@@ -1,10 +1,10 @@
-"""Options declared as fields of dataclasses: which were given, and whether they are possible and have an effect.
+"""Options declared as dataclass fields: find the given ones, and check that they are possible and have an effect.
 
-The metadata of a field say what is checked:
+A field's metadata determines its checks:
 
 - ``bounds``: the :class:`Bounds` of a number;
-- ``choices``: the values of a text, for a field that is no enumeration;
-- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be there,
+- ``choices``: the values of a text, for a field that is not an enumeration;
+- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be present,
   or the field has no effect.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, Collection, Dict, Iterator, NamedTuple, Optional, Set, T
 
 
 class Bounds(NamedTuple):
-    """The numbers that an option can have.
+    """Bounds of a numeric option.
 
     Attributes:
-        at_least: the smallest. below: all are smaller than this; None: there is no largest.
+        at_least: the smallest value. below: an exclusive upper bound; None: no upper bound.
         what: the noun for messages: "tokens", or with ``below`` "a probability".
     """
 
@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
     what: str = ""
 
     def admit(self, value: float) -> bool:
-        """Whether a value is possible; "not a number" never is."""
+        """Tell whether a value is possible; "not a number" never is."""
         return self.at_least <= value and (self.below is None or value < self.below)
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 
 
 def shown(option: str, value: Any) -> str:
-    """An option as on a command line."""
+    """Format an option as on a command line."""
     flag = f"--{option.replace('_', '-')}"
     return flag if value is True else f"{flag} {value}"
 
@@ -59,11 +59,11 @@ def check_values(cfg: Any, config: type) -> None:
 
 
 def check_needs(cfg: Any, config: type, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError for a given option that needs something that is not there.
+    """Raise ValueError for a given option that needs something missing.
 
     Args:
-        cfg: the values. config: the dataclass that declares the options. has: mechanisms of the model, and options
-            that other dataclasses declare, as on a command line; the given options of ``config`` need not be there.
+        cfg: the values. config: the dataclass that declares the options. has: mechanisms of the model, and options that
+            other dataclasses declare, as on a command line; the given options of ``config`` may be left out.
         skip: names of options that are not checked.
     """
     given = given_options(cfg, config)
@@ -75,15 +75,15 @@ def check_needs(cfg: Any, config: type, has: Collection[str] = (), skip: Collect
 
 
 def given_options(cfg: Any, config: type) -> Dict[str, Any]:
-    """The options whose value is not the default, with their values.
+    """Options with values other than the default, and their values.
 
-    The default changes nothing, whoever wrote it down.
+    An explicitly given default does not count.
     """
     return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
 
 
 def defaults_of(config: type) -> Iterator[Tuple[str, Any]]:
-    """Name and default of each option that is declared here and not taken from another part of fairseq's options."""
+    """Name and default of each option declared here, not taken from another part of fairseq's options."""
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, option.default
@@ -93,7 +93,7 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     value = getattr(cfg, name, default)
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
-    return str(_plain(value)) != str(_plain(default))  # enumerations are compared by their values
+    return str(_plain(value)) != str(_plain(default))  # enumerations are compared by value
 
 
 def _flags(given: Dict[str, Any]) -> Set[str]:

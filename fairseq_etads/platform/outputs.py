@@ -1,11 +1,11 @@
-"""Write outputs: whole or not at all, by one process at a time, and never over a file that is read.
+"""Write outputs completely or not at all, by one process at a time, and never over an input.
 
 Every command of the project writes its files through this module:
 
-- :func:`writing` and :func:`writing_bytes` write a file under a name of its own beside the target, and give it the
-  target's name when it is complete. A process that is killed leaves the target as it was.
-- :func:`locked` keeps a second process from an output, a file or a folder, and says who holds it. The lock ends with
-  the process, however that ends.
+- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the target's folder, and rename it
+  when it is complete. If the process is killed, the target is unchanged.
+- :func:`locked` keeps a second process from an output, a file or a folder, and names the lock's holder. The lock ends
+  with the process, however it ends.
 - :func:`check_outputs` refuses an output that is one of the inputs, through links, too.
 """
 
@@ -40,29 +40,29 @@ from .errors import InputError
 from .processes import lock
 
 PARTIAL = ".partial"
-"""Ending of files that are not complete."""
+"""Ending of incomplete files."""
 LOCK = ".lock"
-"""Ending of the file beside an output, or the name of the file in a folder, that its writer keeps locked."""
+"""Ending of the lock file next to an output, or name of the lock file in a folder."""
 
 _held: Set[str] = set()
 """Lock files that this process holds."""
 
 
 class _Lock:
-    """A locked file that says who holds it."""
+    """A locked file with the name of its holder."""
 
     def __init__(self, path: Path):
         self.path = path
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, which is made if it is missing; False if another process has it."""
+        """Lock the file, which is created if necessary; False if another process has it."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
             if not lock(file):
                 file.close()
                 return False
-            # the holder before may have deleted it between the two lines above
+            # the previous holder may have deleted it between the two lines above
             if _is_still(file, self.path):
                 break
             file.close()
@@ -75,7 +75,7 @@ class _Lock:
         return True
 
     def holder(self) -> str:
-        """Who has the lock, for a message."""
+        """Describe the lock's holder, for a message."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
             return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
@@ -85,14 +85,14 @@ class _Lock:
     def release(self) -> None:
         """Delete the file and give up the lock."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # its folder may be gone
+            with contextlib.suppress(OSError):  # its folder may no longer exist
                 self.path.unlink()
             self._file.close()
             self._file = None
 
 
 def _is_still(file: IO[Any], path: Path) -> bool:
-    """Whether an open file is the one that stands at ``path``."""
+    """Tell whether an open file is still the one at ``path``."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -114,15 +114,15 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
     """Keep other processes from writing an output.
 
     Args:
-        output: a file, whose folder exists, or with ``folder`` a folder, which is made, and deleted if it stays empty.
-        option: that names it.
+        output: a file in an existing folder, or with ``folder`` a folder, which is created, and deleted if it stays
+            empty. option: the option that names it.
 
     Raises:
-        InputError: another process has it; says which one. Or the folder cannot be made.
+        InputError: another process has it, which the message names; or the folder cannot be created.
     """
     made = _make_folders(output, option) if folder else []
     path = _lock_path(output.resolve(), folder)
-    if folder and str(path) in _held:  # by a caller
+    if folder and str(path) in _held:  # locked by a caller
         yield
         return
     guard = _Lock(path)
@@ -140,7 +140,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 
 
 def _make_folders(folder: Path, option: str) -> List[Path]:
-    """Make a folder and those above it; returns the ones that were missing, the innermost first."""
+    """Create a folder and its parents; returns the ones that were missing, the innermost first."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,9 +151,9 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 @contextlib.contextmanager
 def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
-    """The path of a file to be written in place of ``path``, which gets that name if no error is raised.
+    """Path of a temporary file that replaces ``path`` if no error is raised.
 
-    A link is followed. What is no regular file, such as /dev/stdout or a named pipe, is written to directly.
+    Links are followed. Files that are not regular, such as /dev/stdout or a named pipe, are written directly.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -161,7 +161,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        for stale in _partials(path):  # of processes that were killed: their lock is this process's now
+        for stale in _partials(path):  # from killed processes: their lock is now this process's
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -177,7 +177,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
 
 
 def _partials(path: Path) -> List[Path]:
-    """Incomplete files of ``path`` that :func:`_completed` has begun."""
+    """Incomplete files of ``path`` begun by :func:`_completed`."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -195,10 +195,10 @@ def writing(
 ) -> Iterator[TextIO]:
     """A UTF-8 text file that appears under its name only when it is complete.
 
-    If an error is raised inside, what has been written is deleted, and a file of that name stays as it was.
+    If an error is raised inside, the temporary file is deleted, and an existing file stays unchanged.
 
     Args:
-        lines: called at the end; how many lines there must be.
+        lines: called at the end; returns the required number of lines.
 
     Raises:
         InputError: another process is writing it, or it has another number of lines.
@@ -210,14 +210,14 @@ def writing(
 
 @contextlib.contextmanager
 def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """As :func:`writing`, for bytes."""
+    """Like :func:`writing`, for bytes."""
     with _completed(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
 def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
-    """As :func:`writing`, for libraries that open files themselves: the path to write to."""
+    """Like :func:`writing`, for libraries that open files themselves: yields the path to write to."""
     with _completed(Path(path)) as partial:
         yield partial
 
@@ -236,17 +236,21 @@ def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> Non
 
 @contextlib.contextmanager
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
-    """A folder that appears under its name only when it is complete: the path of one beside it, to be filled.
+    """A folder that appears under its name only when it is complete: yields a temporary folder to fill.
 
-    Its name is its own, so that it replaces nothing else. If an error is raised inside, it is deleted.
+    It replaces only an empty folder. If an error is raised inside, it is deleted.
 
     Raises:
-        InputError: there is a folder or a file of that name; or another process is making it.
+        InputError: there is a file of that name, or a folder that is not empty or is the current one; or another
+            process is making it.
     """
+    given, path = path, path.resolve()
+    if path == Path.cwd():
+        raise InputError(f"{option} {given}: is the current folder, which cannot be replaced: name another one")
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, option):
-        if os.path.lexists(path):
-            raise InputError(f"{option} {path} exists already: name another one, or delete it")
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise InputError(f"{option} {given} exists already: name another one, or delete it")
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         partial.mkdir()
         try:
@@ -258,10 +262,10 @@ def writing_folder(path: Path, option: str) -> Iterator[Path]:
 
 
 def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Refuse outputs that are inputs, or one another.
+    """Refuse outputs that are also inputs or other outputs.
 
     Args:
-        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is no file. Of an input
+        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is not a file. For an input
             folder, the caller lists the files that are read.
 
     Raises:
@@ -289,7 +293,7 @@ def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
 
 
 def _identity(path: Path) -> str:
-    """What two paths of the same file have in common."""
+    """A key that is equal for two paths of the same file."""
     try:
         about = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Work in several processes: they end with this one, and one that is killed is reported in words."""
+"""Work in several processes, which end with this one; a killed one is reported as an error."""
 
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
@@ -9,9 +9,9 @@ from .errors import InputError
 
 
 def lock(file: IO[Any]) -> bool:
-    """Keep other processes that ask from an open file; False if another one has it. The lock ends with the process.
+    """Lock an open file for this process; False if another one has it. The lock ends with the process.
 
-    Where there are no locks (Windows, some network file systems), every process gets the file.
+    Without locks (Windows, some network file systems), every process gets the file.
     """
     try:
         import fcntl
@@ -30,10 +30,10 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes, which end with this one, also if a signal ends it.
+    """A pool of ``count`` processes, which end with this one, also on a signal.
 
     Args:
-        start, arguments: a function and its arguments, called in every process when it starts.
+        start, arguments: a function and its arguments, called at the start of every process.
         context: of ``multiprocessing``; None: the default one.
 
     Raises:
@@ -46,14 +46,14 @@ def process_pool(
             raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
         except Exception:
             raise
-        except BaseException:  # a signal: wait for no result
+        except BaseException:  # a signal: do not wait for a result
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must forget what has not begun before its processes end: its thread stumbles over work that is
-            # cancelled, as that of an unfinished map is, when it finds its processes gone.
+            # The pool must drop work that has not begun before its processes end: its thread fails on cancelled work,
+            # such as an unfinished map's, when it finds its processes gone.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()
             if thread is not None:
-                thread.join()  # before the pool's own end, which takes back that it must forget
+                thread.join()  # before the pool's own end, which would reset this
             raise

@@ -1,10 +1,10 @@
-"""The systems of ``fairseq_etads/systems/`` by what they bring, so that a message can name one that is missing."""
+"""The systems of ``fairseq_etads/systems/`` and their options and modules, so that a message can name a missing one."""
 
 import importlib.util
 from typing import Dict, List, Optional
 
 BROUGHT: Dict[str, List[str]] = {
-    "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.jobs.tuning.extractive_weights"],
+    "abs": ["--arch abs", "fairseq_etads.jobs.tuning.extractive_weights"],
     "convs2s": ["--arch convs2s", "--arch convs2s_gigaword", "--arch convs2s_cnndm"],
     "entailment": [
         "--auxiliary-task entailment",
@@ -15,17 +15,19 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Folder -> options, and modules of the package, that cannot do without it."""
+"""Folder -> options, and modules of the package, that need it. Decoding options name their system in their field's
+metadata.
+"""
 
 
 def system_of(what: str) -> Optional[str]:
-    """The folder of the system that brings an option or a module; None if no system does."""
+    """Folder of the system that an option or a module needs; None if it needs none."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
 
 def is_there(system: str) -> bool:
-    """Whether a system's folder is part of this installation."""
+    """Tell whether a system's folder is part of this installation."""
     return importlib.util.find_spec(f"fairseq_etads.systems.{system}") is not None
 
 

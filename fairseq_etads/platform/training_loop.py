@@ -1,6 +1,7 @@
-"""fairseq-train's loop: when it validates and saves, what an interruption saves, and its plan, logged at the start.
+"""fairseq-train's loop: the times of validation and saving, saving after an interruption, and the plan logged at the
+start.
 
-:func:`install` replaces parts of ``fairseq_cli.train``, which :mod:`.compat` calls if that command is running.
+:func:`install` replaces parts of ``fairseq_cli.train``; :mod:`.compat` calls it if that command is running.
 """
 
 import functools
@@ -9,25 +10,24 @@ import math
 import os
 import signal
 import threading
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, List, NoReturn, Optional, Tuple
 
 from .deferred import STATISTICS, deferred
 
 with deferred(*STATISTICS):
     from fairseq import checkpoint_utils
-    from fairseq.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
 
 class _Interrupted(BaseException):
-    """A signal that arrived during a validation, where the training can be saved as it is."""
+    """A signal that arrived during a validation, when the training can be saved."""
 
 
 class Interruption:
     """Ends a training by SIGINT or SIGTERM after the update in progress, so that it can be saved first.
 
-    A second signal ends it at once. Only a training in one process is saved: in others, each process would have to
+    A second signal ends it immediately. Only a training in one process is saved: otherwise each process would have to
     learn of the signal in the same update.
     """
 
@@ -68,7 +68,7 @@ _last_save = {"minutes": 0.0}
 
 
 def is_over(cfg: Any, trainer: Any) -> bool:
-    """Whether --max-update or --stop-time-hours ends training now."""
+    """Tell whether --max-update or --stop-time-hours ends training now."""
     updates, limit = trainer.get_num_updates(), cfg.optimization.max_update
     if 0 < limit <= updates:
         logger.info(f"Stopping training due to num_updates: {updates} >= max_update: {limit}")
@@ -81,11 +81,11 @@ def is_over(cfg: Any, trainer: Any) -> bool:
 
 
 def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
-    """Whether to validate and whether to save after this update.
+    """Tell whether to validate and whether to save after this update.
 
     With ``--validate-interval-updates 0``, its default, training validates at each save, as in fairseq. With N above 0
-    it validates every N updates and with -1 only at the end of an epoch, and ``--save-interval-updates`` only saves.
-    A validation is always followed by a save, or the best checkpoint would be missed.
+    it validates every N updates, and with -1 only at the end of an epoch; ``--save-interval-updates`` then only saves.
+    A validation is always followed by a save; otherwise the best checkpoint would be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -102,7 +102,7 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
 
 
 def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
-    """Whether --save-interval-minutes have passed since the last save; all processes find the same."""
+    """Tell whether --save-interval-minutes have passed since the last save; all processes get the same answer."""
     interval = getattr(cfg.task, "save_interval_minutes", 0) or 0
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
@@ -111,7 +111,7 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate and save after an update where :func:`due` says so; replaces fairseq's function of this name."""
+        """Validate and save after an update if :func:`due` says so; replaces fairseq's function of this name."""
         stop = is_over(cfg, trainer)
         validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
         losses: List[Optional[float]] = [None]
@@ -144,10 +144,10 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 
 
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the ``train`` of fairseq-train, an epoch: log the plan first, and take no update after --max-update.
+    """Wrap fairseq-train's ``train`` for an epoch: log the plan first, and take no update after --max-update.
 
-    fairseq looks at the number of updates after each update only. Started again after its last checkpoint, by somebody
-    who could not know that it had finished, it would train one update more.
+    fairseq checks the number of updates only after each update. If a finished training were started again, it would
+    take one more update.
     """
 
     @functools.wraps(train)
@@ -175,7 +175,7 @@ def _in_epochs(updates: float, updates_per_epoch: int) -> str:
 
 
 def plan(cfg: Any, epoch_itr: Any) -> List[str]:
-    """Effective values of a training: updates in an epoch, validation interval, patience, peak rate, batch.
+    """Compute effective values of a training: updates per epoch, validation interval, patience, peak rate, batch.
 
     Args:
         epoch_itr: the iterator of its first epoch.
@@ -196,7 +196,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
     patience = cfg.checkpoint.patience
     if patience > 0 and not cfg.dataset.disable_validation:
-        # a validation at the end of an epoch counts as well
+        # a validation at the end of an epoch also counts
         most = patience * every
         metric = cfg.checkpoint.best_checkpoint_metric
         lines.append(
@@ -216,7 +216,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
 
 
 def _source_tokens(epoch_itr: Any) -> Optional[float]:
-    """Mean number of source tokens in a batch; None for data of another kind."""
+    """Mean number of source tokens per batch; None for other kinds of data."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
         return None
@@ -226,42 +226,8 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
         return None
 
 
-def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint``: the count of --patience is saved, too."""
-
-    @functools.wraps(save)
-    def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
-        state = command.should_stop_early
-        if hasattr(state, "best"):
-            extra_state = {**extra_state, "patience": {"best": state.best, "num_runs": state.num_runs}}
-        return save(self, filename, extra_state)
-
-    save_checkpoint.is_patched = True  # type: ignore[attr-defined]
-    return save_checkpoint
-
-
-def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint``: a training that resumes counts on where it was; fairseq's would count from 0."""
-
-    @functools.wraps(load)
-    def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
-        extra_state, epoch_itr = load(cfg, trainer, **arguments)
-        saved = (extra_state or {}).get("patience")
-        # fairseq takes the best over unless meters or the optimiser are reset, as for --finetune-from-model
-        if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
-            command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
-        return extra_state, epoch_itr
-
-    load_checkpoint.is_patched = True  # type: ignore[attr-defined]
-    return load_checkpoint
-
-
 def install(command: Any) -> None:
     """Patch the module of fairseq-train. May be called again."""
     if not hasattr(command.train, "is_patched"):
         command.train = planned_epoch(command.train)
         command.validate_and_save = _replacing_validate_and_save(command)
-    if not hasattr(Trainer.save_checkpoint, "is_patched"):
-        Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
-    if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
-        checkpoint_utils.load_checkpoint = _loading_patience(checkpoint_utils.load_checkpoint, command)

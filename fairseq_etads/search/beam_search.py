@@ -1,6 +1,6 @@
 """One beam search over one batch, step by step.
 
-Results are fairseq's as long as no option of this project is used: order of operations and ties follow its search.
+Without options of this project, results equal fairseq's: the order of operations and ties follow its search.
 """
 
 import math
@@ -36,12 +36,12 @@ class SearchRequest:
 
     Attributes:
         settings: resolved for these models (:meth:`SearchSettings.resolved`).
-        special: the ids that go with them.
+        special: their ids.
         strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
-        terms: change the scores of words, in this order; their models are in evaluation mode.
+        terms: terms that change the scores of words, in order; their models are in evaluation mode.
         dictionary: the target's.
-        shortlist: the words that there are for a document; None: all.
+        shortlist: the words available for a document; None: all.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
     """
 
@@ -71,7 +71,7 @@ class BeamSearch:
         candidates: the words of the softmax with a shortlist; otherwise None.
 
     Raises:
-        ValueError: an option does not fit this batch or these models.
+        ValueError: an option does not suit this batch or these models.
         NotImplementedError: constraints, which the strategy or a model does not support.
     """
 
@@ -145,8 +145,8 @@ class BeamSearch:
             longest = int(self.source.lengths.max())
             if longest >= settings.max_len:
                 raise ValueError(
-                    f"--match-source-len: a document has {longest} tokens, and the models have positions for summaries "
-                    f"of {settings.max_len - 1} (--truncate-source reads fewer)"
+                    f"--match-source-len: a document has {longest} tokens, but the models have positions for "
+                    f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
             # for all documents, as in fairseq; a rule of the step ends each at its own length
             return [longest] * self.documents
@@ -157,21 +157,21 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """The words that summaries must begin with, (B, T), as search ids."""
+        """Words that summaries must begin with, (B, T), as search ids."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # which alone says where a summary ends
+        if self.settings.exact_length:  # it alone determines where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
             if count > most:
                 raise ValueError(
-                    f"--prefix-size: a summary must begin with {count} tokens and has at most {most} "
-                    "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+                    f"--prefix-size: a summary must begin with {count} tokens but has at most {most} (--max-len-a, "
+                    "--max-len-b, --exact-length, --match-source-len)"
                 )
         return prefix
 
     def run(self) -> Results:
-        """The finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Search; returns the finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -194,7 +194,7 @@ class BeamSearch:
         return results
 
     def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
-        """One step of the search; False when no document is left.
+        """Run one step of the search; False when no document is left.
 
         Args:
             lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
@@ -211,8 +211,8 @@ class BeamSearch:
             return False
 
         ends[:, :beam] |= live.used_up
-        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # living hypotheses first, in order
-        fillers = ends.gather(1, chosen)  # hypotheses that have ended, where fewer than beam are living
+        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
+        fillers = ends.gather(1, chosen)  # finished hypotheses, where fewer than beam are active
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -221,7 +221,7 @@ class BeamSearch:
         else:
             ended = fillers
         if not continues_in_place(self.strategy):
-            log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
+            log_probs = log_probs.masked_fill(ended, -math.inf)  # a finished hypothesis has no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._finish(step, extensions, ended_now, stuck, cost)
         live.extend(step, parents, words, log_probs)
@@ -309,7 +309,7 @@ class BeamSearch:
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk counts NaN as the largest number, so it would show up here
+        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would show up here
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -328,7 +328,7 @@ class BeamSearch:
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
-        k = min(2 * beam, most)  # twice the beam, as half of them may end
+        k = min(2 * beam, most)  # twice the beam size, since half of them may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
             return recombined(
@@ -371,7 +371,9 @@ class BeamSearch:
         )
 
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Which documents (B,) need no further step; log_probs and cost (B, beam) are of those that would go on."""
+        """Mask of documents (B,) that need no further step; log_probs and cost (B, beam) belong to continuing
+        hypotheses.
+        """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":
             return self.done.count(live.batch_rows) >= live.beam

@@ -1,7 +1,7 @@
-"""The options of a call: decoding for model folders, ``Summarizer`` and commands, without torch and fairseq.
+"""Decoding options of a call, for model folders, ``Summarizer`` and commands; without torch and fairseq.
 
-Model folders store them as defaults, :meth:`Summarizer.summarize` takes them by name, ``etads-summarize`` and
-``etads-export`` as ``--name``. ``options.py`` declares them.
+Model folders store them as defaults. :meth:`Summarizer.summarize` takes them by name; ``etads-summarize`` and
+``etads-export`` take them as ``--name``. ``options.py`` declares them.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _NAMES = (
     "infer_dtype",
     "shortlist",
 )
-_SHORTLIST_HELP = "write words of the folder's shortlist alone, which is faster with a large vocabulary"
+_SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
 
 
 class CallOption(NamedTuple):
@@ -46,7 +46,7 @@ class CallOption(NamedTuple):
     Attributes:
         declared: its name in ``options.py``. setting: its name in :class:`SearchSettings`.
         kind: int, float, bool or str. help: for ``--help``.
-        choices: the values of a choice; None stands for "decide by the model and the other options".
+        choices: the values of a choice; None means "depends on the model and the other options".
         least: smallest value of a number.
     """
 
@@ -59,7 +59,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # a file of the folder: a call says whether it is used
+    if name == "shortlist":  # a file in the folder: a call only says whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
@@ -69,21 +69,22 @@ def _call_option(name: str) -> CallOption:
 
 
 OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
-"""Name -> option. On a command line the name has dashes for underscores. "shortlist" is no setting of the search: a
-model folder may have one."""
+"""Name -> option. On a command line the name has dashes for underscores. "shortlist" is not a setting of the search: a
+model folder may have one.
+"""
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
-"""Written into every model folder."""
+"""Defaults written into every model folder."""
 
 
 def default_of(name: str) -> Any:
-    """The value of an option that neither a call nor its folder sets."""
+    """Value of an option that neither a call nor its folder sets."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
 def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
-    """The value of an option of a call.
+    """Current value of an option of a call.
 
     Args:
         decoding: options that are set; others have their defaults.
@@ -92,10 +93,10 @@ def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
 
 
 def check(given: Dict[str, Any]) -> Dict[str, Any]:
-    """The options, if each exists and has a possible value.
+    """Return the options if each exists and has a possible value.
 
     Raises:
-        InputError: names the option, the value and the values there are.
+        InputError: the message names the option, the value and the choices.
     """
     for name, value in given.items():
         if name not in OPTIONS:
@@ -114,7 +115,7 @@ def _unknown(name: str) -> str:
 
 
 def _refusal(name: str, value: Any) -> str:
-    """Why a value is refused; otherwise empty."""
+    """Reason for refusing a value; otherwise empty."""
     option = OPTIONS[name]
     if name == "shortlist":
         return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
@@ -129,7 +130,7 @@ def _refusal(name: str, value: Any) -> str:
 
 
 def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Checked options under the names of :class:`SearchSettings`, with :data:`DEFAULTS` for those that are not set.
+    """Return checked options under the names of :class:`SearchSettings`, with :data:`DEFAULTS` for missing ones.
 
     Raises:
         InputError: see :func:`check`; or the shortest summary would be longer than the longest.
@@ -143,16 +144,18 @@ def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
 def call_settings(
     folder: Mapping[str, Any], given: Dict[str, Any], has_pointer: Optional[bool] = None
 ) -> Dict[str, Any]:
-    """The settings of a call, as :func:`search_settings`.
+    """Return the settings of a call, in the form of :func:`search_settings`.
 
     Args:
         folder: the folder's defaults, which may hold options without effect. given: the call's own options.
-        has_pointer: whether the model can copy; None: not known yet, and not checked.
+        has_pointer: whether the model can copy; None: not yet known, and not checked.
 
     Raises:
         InputError: see :func:`search_settings`; or an option of the call has no effect.
     """
     together = {**folder, **given}
+    if "max_len" in check(given) and "min_len" not in given:  # the folder's minimum length gives way
+        together["min_len"] = min(present_value("min_len", together), given["max_len"])
     settings = search_settings(together)
     new = {
         name: value
@@ -167,7 +170,7 @@ def call_settings(
 
 
 class _Switch(argparse.Action):
-    """A switch with a twin ``--no-…``; argparse's own, before Python 3.13, writes SUPPRESS into the help."""
+    """A switch with a counterpart ``--no-…``; before Python 3.13, argparse's own writes SUPPRESS into the help."""
 
     def __init__(self, option_strings: Sequence[str], **kwargs: Any):
         (given,) = option_strings
@@ -178,7 +181,7 @@ class _Switch(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
-    """Add the options of decoding to a parser, in a group of their own; those that are not given are left out.
+    """Add the decoding options to a parser, in a separate group; options that are not given are left out.
 
     Args:
         without: options that the parser does not get.
@@ -201,5 +204,5 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
 
 
 def given_on(args: argparse.Namespace) -> Dict[str, Any]:
-    """The options of decoding that were given on a command line, checked."""
+    """Return the decoding options given on a command line, checked."""
     return check({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})

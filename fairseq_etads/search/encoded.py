@@ -1,4 +1,4 @@
-"""What models compute of documents alone, kept for further searches over the same batch with other options."""
+"""Models' outputs that depend only on documents, cached for further searches over the same batch with other options."""
 
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class EncodedModel:
-    """The encoder's output of one model for a batch, and what its decoder computes of that once per document.
+    """One model's encoder output for a batch, and the tensors that its decoder computes from it once per document.
 
-    Everything is kept on the CPU, and is only read: a search changes dictionaries of its own.
+    Everything is kept on the CPU and only read: a search modifies its own dictionaries.
     """
 
     def __init__(self) -> None:
@@ -18,54 +18,54 @@ class EncodedModel:
         self._memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = None
 
     def encoder_out(self, model: Any, device: torch.device) -> Any:
-        """The output of the model's encoder on ``device``; None if it is not here."""
+        """Output of the model's encoder on ``device``; None if it is not cached."""
         return _moved(self._encoder_out, device) if self._model is model else None
 
     def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
-        """Keep what the model's encoder has returned, in the place of what is here."""
+        """Store the encoder's output, replacing the cached content."""
         self._model, self._memory = model, None
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 
     def memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """The content of :attr:`BeamState.memory` after the first step, on ``device``; None if it is not here."""
+        """Content of :attr:`BeamState.memory` after the first step, on ``device``; None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _moved(self._memory, device)
         return memory if self._model is model else None
 
     def keep_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
-        """Keep :attr:`BeamState.memory`, of the model whose encoder output is here, as the first step has left it."""
+        """Store :attr:`BeamState.memory` after the first step, for the model with the stored encoder output."""
         if self._memory is None:
             self._memory = _moved(memory, torch.device("cpu"))
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors that are kept."""
+        """All cached tensors."""
         yield from _tensors([self._encoder_out, self._memory])
 
 
 class EncodedBatch:
-    """What an ensemble has computed of a batch alone. The first search fills it, and later ones read it.
+    """An ensemble's outputs for a batch. The first search fills it, and later ones read it.
 
-    Give the same object to all searches over one batch (:meth:`SummaryGenerator.generate`), and to one at a time. What
-    belongs to another model is computed anew; a model must not be trained between searches.
+    Pass the same object to all searches over one batch (:meth:`SummaryGenerator.generate`), one at a time. Outputs of
+    another model are computed again; a model must not be trained between searches.
     """
 
     def __init__(self) -> None:
         self._models: List[EncodedModel] = []
 
     def of(self, number: int) -> EncodedModel:
-        """The part of the ensemble's model ``number``, from 0."""
+        """Part of the ensemble's model ``number``, from 0."""
         while len(self._models) <= number:
             self._models.append(EncodedModel())
         return self._models[number]
 
     @property
     def bytes(self) -> int:
-        """The memory that is taken; tensors that share theirs count once."""
+        """Memory used; tensors that share memory count once."""
         storages = (tensor.untyped_storage() for model in self._models for tensor in model.tensors())
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """A copy of nested dictionaries and lists with the same tensors, on ``device``."""
+    """Copy nested dictionaries and lists, with the same tensors on ``device``."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):

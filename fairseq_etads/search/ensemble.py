@@ -1,4 +1,4 @@
-"""The models of an ensemble as the search sees them: encode once, then a step at a time for all beams."""
+"""The models of an ensemble as the search uses them: encode once, then one step at a time for all beams."""
 
 import math
 from typing import Any, Dict, List, Optional, Tuple
@@ -23,11 +23,11 @@ class Member:
     Args:
         model: in evaluation mode.
         net_input: the batch, as a dataset makes it.
-        encoded: where the encoder's output is kept for further searches, and taken from if it is there; None: nowhere.
+        encoded: cache of the encoder's output for further searches; None: no cache.
 
     Attributes:
-        first_beam: rows of each document in the first step, in which all its hypotheses are the same.
-        pointer: what the pointer head returned in the last step; None for a model without one.
+        first_beam: rows per document in the first step, when all its hypotheses are the same.
+        pointer: the pointer head's output in the last step; None for a model without one.
     """
 
     first_beam: int
@@ -47,7 +47,7 @@ class Member:
                 encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """What the decoder returns for tokens (rows, t), extended ids, for at least the last of the t."""
+        """Run the decoder on tokens (rows, t), extended ids, for at least the last of the t."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -56,17 +56,17 @@ class Member:
         Args:
             parents: (B', beam'), the old beam of the same document that each new one continues.
             rows: (B' * beam',), the same as old rows.
-            documents: (B',), which documents stay; None: all.
+            documents: (B',), indices of the documents that remain; None: all.
         """
         raise NotImplementedError
 
     def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """The next words' log-probabilities and the attention.
+        """Compute the next words' log-probabilities and the attention.
 
         Args:
             tokens: (rows, t), the words so far with the start symbol.
-            temperature: divides the logits; of a model with a pointer, the log-probabilities of the mixture, so that
-                it holds for copying too.
+            temperature: divides the logits; for a model with a pointer, the log-probabilities of the mixture, so that
+                it also applies to copying.
 
         Returns:
             (rows, V) in float32 or better; the same before a switch decides between generating and copying, None for a
@@ -90,7 +90,7 @@ class Member:
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
-        """(rows, V) from what the decoder returned for the last word."""
+        """Log-probabilities (rows, V) from the decoder's output for the last word."""
         lprobs = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1].float()
         if temperature != 1.0 and self.capabilities.pointer is not None:
             lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
@@ -102,7 +102,7 @@ class SharingMember(Member):
     """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
-        selection: which words its pointer may copy; None: all. candidates: the words of its softmax; None: all V.
+        selection: words that its pointer may copy; None: all. candidates: the words of its softmax; None: all V.
     """
 
     first_beam = 1
@@ -124,17 +124,17 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
-        # fairseq looks through all modules at every step for those that have a state
+        # at every step fairseq searches all modules for those with a state
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder makes the vocabulary in its first step, before which nothing but start symbols has been written
+        # the decoder makes the vocabulary in its first step, when only start symbols have been written
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still of all documents
+            self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still for all documents
             self.encoded = None
         if self.selection is not None:
             memory = self.state.memory.setdefault(self.model.decoder, {})  # where rows of documents leave with them
@@ -151,11 +151,11 @@ class SharingMember(Member):
             part.reorder_incremental_state(self.state, rows)
         if documents is not None:
             selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
-            self.encoder_out = {**self._restricted, **selected}  # encoders drop what they do not know
+            self.encoder_out = {**self._restricted, **selected}  # encoders drop keys that they do not know
 
 
 class RepeatingMember(Member):
-    """Any model of fairseq's: the encoder's output is repeated for each beam, as fairseq does.
+    """Any model of fairseq's: the encoder's output is repeated for each beam, as in fairseq.
 
     Args:
         beam: hypotheses of each document, in the first step too.
@@ -183,7 +183,7 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        if documents is not None or len(rows) != self.rows:  # within a document the rows are all the same
+        if documents is not None or len(rows) != self.rows:  # within a document all rows are the same
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
 
@@ -193,7 +193,7 @@ def _device(net_input: Dict[str, Tensor]) -> torch.device:
 
 
 def _has_plain_softmax(model: Any) -> bool:
-    """Whether the distribution is the softmax of the decoder's output and nothing else."""
+    """Tell whether the distribution is just the softmax of the decoder's output."""
     capabilities = decoder_capabilities(model)
     return (
         capabilities.shares_documents
@@ -206,12 +206,12 @@ def _has_plain_softmax(model: Any) -> bool:
 
 
 def _normalises_as_usual(part: Any) -> bool:
-    """Whether ``get_normalized_probs`` is fairseq's or this project's, and not some subclass's."""
+    """Tell whether ``get_normalized_probs`` is fairseq's or this project's, not a subclass's."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
 
 class Ensemble:
-    """All models of the search: their probabilities are averaged.
+    """All models of the search; averages their probabilities.
 
     Args:
         models: in evaluation mode.
@@ -219,9 +219,9 @@ class Ensemble:
         documents: B.
         beam: hypotheses of each document.
         temperature: see :meth:`Member.step`.
-        encoded: what the models have computed of this batch before; filled if it is empty.
-        selection: which words pointers may copy; None: all.
-        candidates: the words of all softmaxes, whose columns are then the search ids; None: all V.
+        encoded: cached outputs of the models for this batch; filled if it is empty.
+        selection: words that pointers may copy; None: all.
+        candidates: the words of all softmaxes, with columns as search ids; None: all V.
 
     Attributes:
         decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
@@ -252,14 +252,14 @@ class Ensemble:
         ]
 
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
-        """The next words' log-probabilities and the mean attention.
+        """Compute the next words' log-probabilities and the mean attention.
 
-        A word of :attr:`decided_against` gets the log-probability that it has in the mixture of generating and copying:
-        the search takes it only where nothing else is left.
+        A word of :attr:`decided_against` gets its log-probability in the mixture of generating and copying: the search
+        takes it only if nothing else is left.
 
         Args:
             tokens: (B, beam, t), start symbol included.
-            first: the first step, in which all beams are the same and only one is returned.
+            first: the first step, when all beams are the same and only one is returned.
 
         Returns:
             (B, beam, V), V of the widest member: a narrower one gives the rest probability 0; attention (B, beam, S) of
@@ -283,7 +283,7 @@ class Ensemble:
         return together, _mean(attentions)
 
     def copying(self) -> Optional[Tensor]:
-        """The mean copy distribution (B, beam, S) of the last step, of a single beam in the first; None without one."""
+        """Mean copy distribution (B, beam, S) of the last step, for a single beam in the first; None without one."""
         pointers = (member.pointer for member in self.members)
         found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
         return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
@@ -292,7 +292,7 @@ class Ensemble:
         """Let hypotheses continue others in all members, see :meth:`Member.reorder`.
 
         Args:
-            old_beam: hypotheses of each document in the step before. first: that was the first step.
+            old_beam: number of hypotheses per document in the previous step. first: that was the first step.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
@@ -304,11 +304,11 @@ class Ensemble:
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Log of the mean of the probabilities, each (B, beam, V) with its own V; words beyond it have probability 0."""
+    """Log of the mean probabilities of (B, beam, V), each with its own V; words beyond it have probability 0."""
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
-    total = widest.clone()  # the only new memory of this size
+    total = widest.clone()  # the only allocation of this size
     for x in log_probs:
         if x is not widest:
             part = total[..., : x.size(-1)]
@@ -325,12 +325,12 @@ def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
 def output_vocabulary(
     models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
 ) -> Optional[OutputVocabulary]:
-    """The words of an ensemble's distributions: with the documents' own if one of the models has a pointer.
+    """The words of an ensemble's distributions, including the documents' own if one of the models has a pointer.
 
-    None if none of the models has an output vocabulary.
+    It is None if no model has an output vocabulary.
 
     Args:
-        candidates: the words of all softmaxes, whose columns are then the search ids; None: what the models have.
+        candidates: the words of all softmaxes, with columns as search ids; None: the models' own.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)

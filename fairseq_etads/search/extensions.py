@@ -1,4 +1,4 @@
-"""Extensions of hypotheses by one word: finding a document's best ones among all words after all its beams.
+"""Extensions of hypotheses by one word: find a document's best ones among all words after all its beams.
 
 With recombination (``--recombine``) only the best of the hypotheses with the same last words is kept (Rush et al. 2015,
 section 4).
@@ -17,14 +17,14 @@ from ..vocabulary.batch_vocab import number_by_first_occurrence
 class Extensions(NamedTuple):
     """The k best extensions of each document's hypotheses, (B, k) each, best first."""
 
-    selection_score: Tensor  # what they were selected by; -inf: one that cannot be chosen
+    selection_score: Tensor  # score for the selection; -inf: one that cannot be chosen
     log_probs: Tensor  # log P of the hypothesis with its new word
     words: Tensor  # ids of the new words
-    parents: Tensor  # beams of the hypotheses that are extended
+    parents: Tensor  # beams of the extended hypotheses
 
 
 def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """The k extensions with the largest log P, less the coverage cost if one is given.
+    """Find the k extensions with the largest log P, less the coverage cost if there is one.
 
     Args:
         lprobs: (B, beam, V), log-probabilities of the next words.
@@ -46,12 +46,12 @@ TOP_BLOCK = 128
 
 
 def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
-    """``(x + offset).flatten(1).topk(k)``, values and flat indices (B, k), best first, without computing the whole sum.
+    """Compute ``(x + offset).flatten(1).topk(k)``, values and flat indices (B, k), best first, without the whole sum.
 
     Args:
         x: (B, beam, V). offset: (B, beam, 1).
 
-    The k largest values lie in the k blocks of words with the largest maxima. Finding maxima is several times faster
+    The k largest values are in the k blocks of words with the largest maxima. Finding maxima is several times faster
     than sorting, so in a large vocabulary the blocks are found first; a small one is sorted at once.
     """
     documents, beam, width = x.shape
@@ -59,7 +59,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     if blocks * beam < 8 * k:
         return (x + offset).flatten(1).topk(k)
     body = x[..., : blocks * TOP_BLOCK].unflatten(2, (blocks, TOP_BLOCK))  # (B, beam, blocks, TOP_BLOCK)
-    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), which of beam * blocks
+    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), index among beam * blocks
     first = (best // blocks) * width + (best % blocks) * TOP_BLOCK  # (B, k), flat index of each block's first word
     within = torch.arange(TOP_BLOCK, device=x.device)
     rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)  # the words after the last whole block
@@ -71,7 +71,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
-    """For each hypothesis the first one of its document with the same last words: (B, beam, t) -> (B, beam)."""
+    """For each hypothesis, the first one of its document with the same last words: (B, beam, t) -> (B, beam)."""
     recent = tokens[:, :, max(0, tokens.size(2) - words) :]
     same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
     return same.int().argmax(dim=2)
@@ -80,14 +80,14 @@ def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
 def recombined(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
-    """The best extensions, of which no two have the same last words.
+    """Find the best extensions such that no two have the same last words.
 
-    What ends is never left out: it has no future in which it would be the same as another.
+    Extensions that end are never left out, because they have no future that could equal another's.
 
     Args:
-        best: finds the so many best extensions. tokens: (B, beam, t), the hypotheses that are extended.
-        words: how many last words are compared, the new one included. end: the end symbol.
-        count: how many extensions are wanted. most: how many there are.
+        best: function that finds a given number of best extensions. tokens: (B, beam, t), the hypotheses to extend.
+    words: number of last words to compare, including the new one. end: the end symbol.
+    count: number of extensions to return. most: number of all extensions.
 
     Returns:
         ``count`` extensions of each document; those that are missing have the score -inf.
@@ -99,7 +99,7 @@ def recombined(
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
-    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each
+    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each group
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)

@@ -1,7 +1,7 @@
 """``SummaryGenerator``, which fairseq's commands and the Summarizer call: a batch in, summaries out.
 
-Without options of its own it returns what fairseq's ``SequenceGenerator`` returns. ``docs/decoding.md`` says what the
-options compute.
+Without its own options it gives the results of fairseq's ``SequenceGenerator``. ``docs/decoding.md`` describes the
+options.
 """
 
 import contextlib
@@ -37,26 +37,27 @@ logger = logging.getLogger(__name__)
 
 
 class SummaryGenerator:
-    """Searches for summaries.
+    """Generator of summaries by beam search.
 
-    The arguments are those of fairseq's ``SequenceGenerator``, in its order, and those below by keyword.
+    It takes the arguments of fairseq's ``SequenceGenerator``, in its order, and the following ones by keyword.
 
     Args:
-        source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
-        inference_models: for each model its copies for inference in the format wanted, shared with other generators;
+        source_dictionary: with ``replace_unk``, the source's dictionary; without it, unknown words stay and are only
+            aligned.
+        inference_models: for each model its copies for inference in the requested dtype, shared with other generators;
             None: made here.
-        shortlist: the words that there are for a document, of a file that ``etads-shortlist`` made; None: all.
-        terms: further terms of the score, in the order in which they are added, after the language model's and those
-            of options; see docs/extending.md.
+        shortlist: the words available for a document, from a file of ``etads-shortlist``; None: all.
+        terms: further terms of the score, added in order after the language model's and the options' terms; see
+            docs/extending.md.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
     Attributes:
-        settings: all options, with everything decided that depends on the models.
+        settings: all options, with model-dependent defaults filled in.
 
     Raises:
         TypeError: an argument that does not exist.
-        ValueError: an option has an impossible value or does not go with another.
+        ValueError: an option has an impossible value or is incompatible with another.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class SummaryGenerator:
     def __call__(
         self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
     ) -> Results:
-        """As ``generate``, without the first argument."""
+        """Call ``generate`` without its first argument."""
         return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
     forward = __call__
@@ -141,17 +142,17 @@ class SummaryGenerator:
         encoded: Optional[EncodedBatch] = None,
         on_step: Optional[OnStep] = None,
     ) -> Results:
-        """Summaries of a batch.
+        """Generate summaries of a batch.
 
         Args:
-            models: not looked at, as in fairseq; the constructor's are used.
-            sample: what the dataset made; "net_input" is what the models get.
+            models: ignored, as in fairseq; the constructor's are used. sample: from the dataset; "net_input" is the
+                models' input.
             prefix_tokens: (B, T) words to begin with, padded.
-            constraints: words to include, packed as fairseq's search classes want them.
+            constraints: words to include, packed for fairseq's search classes.
             bos_token: start symbol, if not the end symbol.
-            encoded: keeps what the models compute of this batch alone, for further calls with the same batch.
+            encoded: cache of the models' outputs for this batch, for further calls with the same batch.
             on_step: called after each step of the search with the best hypothesis so far of each document
-                (:class:`~fairseq_etads.search.progress.BestSoFar`). What it raises ends the search.
+                (:class:`~fairseq_etads.search.progress.BestSoFar`). Its exceptions end the search.
 
         Returns:
             For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
@@ -165,9 +166,9 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # fairseq's attention over all words at once reads weights, which 8-bit layers do not have
+        # fairseq's attention over all words at once reads weights, but 8-bit layers have none
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
-        # the copies are in evaluation mode, and nobody else changes it
+        # the copies are in evaluation mode, and no other code changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with evaluating([*others, *self._term_models]):
             search = BeamSearch(
@@ -221,23 +222,25 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
     if rows:
         numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
         logger.warning(
-            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; "
-            "one of score -inf stands in its place"
+            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; the "
+            "result has score -inf"
         )
 
 
 def _positions(models: Sequence[Any]) -> int:
-    """Most tokens of a summary, end symbol included, for which all models have positions."""
+    """Maximum number of tokens of a summary, including the end symbol, for which all models have positions."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
 
 def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """What makes the model's copy for inference; None for models of others, which are used as they are."""
+    """The holder of the model's copy for inference; None for models from outside this project, which are used
+    directly.
+    """
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
-    if infer_dtype not in (None, "auto"):  # of which "auto" takes what there is
-        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
+    if infer_dtype not in (None, "auto"):  # "auto" selects among the available ones
+        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other dtypes")
     return None
 
 
@@ -246,7 +249,9 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """How many searches need a model in evaluation mode now, and its modules that were in training mode before."""
+    """Number of searches that currently need a model in evaluation mode, and its modules in training mode before
+    them.
+    """
 
     searches: int
     training: List[nn.Module]
@@ -254,7 +259,9 @@ class _Mode(NamedTuple):
 
 @contextlib.contextmanager
 def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Models in evaluation mode inside; each module is back in its own mode after the last of simultaneous searches."""
+    """Keep models in evaluation mode inside; each module returns to its mode after the last of simultaneous
+    searches.
+    """
     models = list(models)
     with _mode_lock:
         for model in models:

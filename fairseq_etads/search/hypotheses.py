@@ -1,4 +1,4 @@
-"""Living and finished hypotheses of a batch, as tensors with a row per document."""
+"""Active and finished hypotheses of a batch, as tensors with one row per document."""
 
 import math
 from typing import Dict, List, Optional, Tuple
@@ -7,25 +7,25 @@ import torch
 from torch import Tensor
 
 Results = List[List[Dict[str, Tensor]]]
-"""What a search returns: for each document its hypotheses, best first (see ``SummaryGenerator.generate``)."""
+"""Result of a search: for each document its hypotheses, best first (see ``SummaryGenerator.generate``)."""
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
-    """(B, beam, …) and (B, beam') -> (B, beam', …): for each new beam, its parent's entry."""
+    """Take the parents' entries: (B, beam, …) and (B, beam') -> (B, beam', …)."""
     index = parents.view(*parents.shape, *(1,) * (x.dim() - 2)).expand(*parents.shape, *x.shape[2:])
     return x.gather(1, index)
 
 
 class Living:
-    """The hypotheses that the search still extends.
+    """Hypotheses that the search still extends.
 
-    B counts the documents that are not finished yet.
+    B is the number of unfinished documents.
 
     Attributes:
         tokens: (B, beam, longest + 1), int64, the start symbol first.
         log_probs: (B, beam, longest), log P of the first 1, 2, … words.
-        ancestors: (B, beam, longest), int64, which beam of each step the hypothesis descends from; None unless
-            attention is kept.
+        ancestors: (B, beam, longest), int64, beam of each step that the hypothesis descends from; None unless attention
+            is kept.
         coverage: (B, beam, S), attention summed over the steps, or None.
         used_up: (B, beam), bool, beam slots used up by finished hypotheses (fairseq never refills them).
         decided: (B,), bool, documents that need no further step and have not left the batch yet.
@@ -64,20 +64,20 @@ class Living:
             self.coverage = take_beams(self.coverage, parents)
 
     def keep_documents(self, documents: Tensor) -> None:
-        """Drop all documents but these rows (n,)."""
+        """Keep only the documents in these rows (n,)."""
         for name, value in vars(self).items():
             if value is not None:
                 setattr(self, name, value.index_select(0, documents))
 
 
 class Finished:
-    """The hypotheses that have ended, at most ``size`` a document, and the attention of all steps if it is recorded.
+    """Finished hypotheses, at most ``size`` per document, and the attention of all steps if it is recorded.
 
     Args:
         documents: B, of the whole batch.
-        size: most hypotheses kept of a document.
-        longest: most tokens of a hypothesis, end symbol included.
-        by_score: keep the ``size`` best, best first; otherwise the first ``size``, in the order in which they ended.
+        size: maximum number of hypotheses per document. longest: maximum number of tokens of a hypothesis, with the end
+            symbol.
+        by_score: keep the ``size`` best, best first; otherwise the first ``size``, in order of finishing.
 
     Attributes:
         score: (B, size), -inf where there is no hypothesis.
@@ -93,10 +93,10 @@ class Finished:
         self.tokens = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
         self.log_probs = torch.zeros(documents, size, longest, device=device)
         self.ancestors = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
-        self._attention: List[Tuple[Tensor, Tensor]] = []  # of each step: batch rows (n,), attention (n, beam, S)
+        self._attention: List[Tuple[Tensor, Tensor]] = []  # for each step: batch rows (n,), attention (n, beam, S)
 
     def count(self, batch_rows: Tensor) -> Tensor:
-        """How many hypotheses each of these documents (n,) has, (n,)."""
+        """Number of hypotheses of each of these documents (n,), (n,)."""
         return self.length[batch_rows].gt(0).sum(1)
 
     def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
@@ -116,15 +116,16 @@ class Finished:
 
         Args:
             batch_rows: (n,), their documents.
-            ended: (n, beam), bool, which of the following are hypotheses that end.
+            ended: (n, beam), bool, True for hypotheses that end.
             score: (n, beam).
-            tokens, log_probs, ancestors: (n, beam, length), end symbol included.
+            tokens, log_probs, ancestors: (n, beam, length), including the end symbol.
         """
         length = torch.where(ended, tokens.size(2), 0)
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
         scores = torch.cat([self.score[batch_rows], score], dim=1)
         missing = lengths == 0
-        lowest = torch.finfo(scores.dtype).min  # above a missing one: a hypothesis without probability is still one
+        # better than a missing one: a hypothesis without probability still counts
+        lowest = torch.finfo(scores.dtype).min
         key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
         order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
         self.length[batch_rows] = lengths.gather(1, order)
@@ -135,9 +136,9 @@ class Finished:
                 kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
     def results(self) -> Results:
-        """fairseq's lists of hypotheses, best first."""
+        """Make fairseq's lists of hypotheses, best first."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
-        # hypotheses of score -inf before the missing ones, which have that score, too
+        # hypotheses of score -inf come before missing ones, which have the same score
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
         first = self.log_probs[:, :, :1]
         steps = torch.cat([first, self.log_probs[:, :, 1:] - self.log_probs[:, :, :-1]], dim=2)
@@ -160,7 +161,7 @@ class Finished:
         ]
 
     def _hypotheses_attention(self) -> Optional[Tensor]:
-        """(B, size, S, longest): for each hypothesis, the attention of its steps; None if none was recorded."""
+        """Attention of each hypothesis's steps: (B, size, S, longest); None if none was recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape

@@ -1,7 +1,8 @@
-"""Copies of models for inference: other number formats, faster products; the model itself is left as it is.
+"""Copies of models for inference with other dtypes and faster products; the model itself is not changed.
 
-A copy has the model's structure and shares its parameters, except where a format needs other numbers. Training the
-model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews a copy whose originals have changed.
+A copy has the model's structure and shares its parameters, except where a dtype needs other numbers. The model can
+safely be trained further: nothing in it is replaced, and :class:`InferenceModel` renews a copy when the originals have
+changed.
 """
 
 import copy
@@ -38,7 +39,7 @@ _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
-    """The model with modules of its own, in evaluation mode, and the same tensors; normalised weights are computed.
+    """Copy the model's modules in evaluation mode, with the same tensors; normalised weights are computed.
 
     Args:
         cast: applied to each floating-point parameter and buffer, once each, so that tied weights stay tied.
@@ -58,16 +59,16 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
-        if isinstance(module, LinearizedConvolution):  # fairseq would transpose the weight at every step
+        if isinstance(module, LinearizedConvolution):  # otherwise fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
-    result.eval()  # returns nothing for a model that fairseq has prepared for inference
+    result.eval()  # returns nothing for a model prepared by fairseq for inference
     return result
 
 
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
-    """Put ``make(parent, name, layer)`` in the place of each linear layer inside that has more than one output."""
+    """Replace each inner linear layer with more than one output by ``make(parent, name, layer)``."""
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # nor a subclass, which may compute something else
+        if not is_plain_linear(child):  # not a subclass either, which may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -75,16 +76,16 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
 
 @functools.cache
 def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
-    """Log once in this process how the products of a format are computed."""
+    """Log once per process how the products of a dtype are computed."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
 class _Products(NamedTuple):
-    """How the products of a copy are computed on this processor.
+    """Kinds of products of a copy on this processor.
 
     Attributes:
-        dtype: format of products that are not of 8-bit integers. packed: whether their weights are packed.
-        int8: whether there are products of 8-bit integers. memory: format of cached keys and values.
+        dtype: of products other than 8-bit integer ones. packed: whether their weights are packed.
+    int8: whether there are 8-bit integer products. memory: dtype of cached keys and values.
     """
 
     dtype: torch.dtype
@@ -94,7 +95,7 @@ class _Products(NamedTuple):
 
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
-    """The products of a format on this processor; the log says which they are."""
+    """Choose the products for a dtype on this processor; the log names them."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
@@ -113,13 +114,13 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
 
 
 PROBE_ROWS = 40
-"""Hypotheses in the products by which formats are compared."""
+"""Number of hypotheses in the products for comparing dtypes."""
 PROBE_GAIN = 1.1
-"""How many times as fast a narrower format must be to be chosen; less may be chance."""
+"""Minimum speed-up of a narrower dtype to be chosen; a smaller one may be due to chance."""
 
 
 def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
-    """Sizes (outputs, inputs) of the products in a step of a decoder, each with how often it comes."""
+    """Sizes (outputs, inputs) of the products in a decoder step, each with its number of occurrences."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
@@ -132,11 +133,11 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 @functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
-    """The format in which products take the least time on this processor, by a short trial.
+    """Find the dtype with the fastest products on this processor, by a short trial.
 
     Args:
-        products: sizes (outputs, inputs), each with how often it comes. The same ones get the same answer in all of a
-            process.
+        products: sizes (outputs, inputs), each with its number of occurrences. Equal arguments get the same answer
+            throughout a process.
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
@@ -152,7 +153,7 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
 
 
 def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
-    """The least time of several of a product in each format that there is, fp32 first."""
+    """Shortest of several times of a product in each available dtype, fp32 first."""
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
     layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
@@ -164,7 +165,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        for _ in range(10):  # in turn, so that other programs disturb all of them; the first is for warming up
+        for _ in range(10):  # alternating, so that other programs disturb all of them; the first run is a warm-up
             for name, layer in layers.items():
                 started = time.perf_counter()
                 layer(x)
@@ -173,7 +174,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """The format that "auto" is for this model on its device; others are what they are. None: the model's own."""
+    """Resolve "auto" to a dtype for this model on its device; other values stay. None: the model's own."""
     if infer_dtype != "auto":
         return infer_dtype
     device = next(model.parameters()).device
@@ -186,7 +187,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """A copy in float32 except for its products, which alone gain from narrower numbers on a CPU."""
+    """Make a copy in float32 except for its products, since only these gain from narrower numbers on a CPU."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -208,9 +209,10 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Give self-attention one layer in the place of those of queries, keys and values; see ``self_attention_inputs``.
+    """Replace self-attention's layers of queries, keys and values by a joint one; see ``self_attention_inputs``.
 
-    In the search the three are small products, which cost less together, and 8-bit ones round their inputs once.
+    In the search the three are small products, which are faster together, and 8-bit products then round their inputs
+    only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
@@ -223,10 +225,10 @@ def _join_projections(attention: Any) -> None:
 
 
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """What computes a linear layer of a copy."""
+    """Make the replacement of a linear layer in a copy."""
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
-    # what reads weights instead of calling layers; only in the search do our attentions call them in every case
+    # modules that read weights instead of calling layers; in the search, our attentions always call them
     reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
@@ -235,16 +237,16 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _takes_over_relu(parent, name)
-    # what the first of a Transformer's feed-forward layers returns stays in the products' format for the second
+    # the output of a Transformer's first feed-forward layer stays in the products' dtype for the second
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
 def _takes_over_relu(layer: Any, name: str) -> bool:
-    """Whether a layer's activation is the ReLU of what its first feed-forward layer returns; then it is left out there.
+    """Tell whether the first feed-forward layer can apply the ReLU itself; the layer then skips its activation.
 
-    One pass less over numbers that are four times as wide as all others.
+    This saves a pass over tensors that are four times as wide as all others.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
@@ -254,7 +256,7 @@ def _takes_over_relu(layer: Any, name: str) -> bool:
 
 
 def _replace_output(decoder: Any, products: _Products) -> None:
-    """Put a layer with packed blocks in the place of the output projection, if it is one over all known words."""
+    """Replace the output projection by a layer with packed blocks, if it is one over all known words."""
     output = getattr(decoder, "output_projection", None)
     wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
     if isinstance(output, SharedTableOutput):
@@ -272,7 +274,7 @@ def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -
 
 
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
-    """A copy in the format wanted, on the model's device."""
+    """Make a copy in the requested dtype, on the model's device."""
     parameter = next(model.parameters())
     infer_dtype = _chosen_format(infer_dtype, model)
     if parameter.device.type == "cpu":
@@ -291,11 +293,11 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 
 
 class InferenceModel:
-    """A model and its copy for inference, which is made when first needed and again after the model has changed.
+    """A model and its copy for inference, which is made on demand and again after the model has changed.
 
-    Several threads may use the one copy at once: a forward pass changes nothing in it, except for memory that each
-    thread has for itself (:class:`WideLinear`). Pickled or deep-copied, this is the model alone, because packed
-    weights cannot be read back; the copy is made anew where it is needed.
+    Several threads may share the copy: a forward pass changes nothing in it, except for buffers that each thread has
+    separately (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read
+    back; it is made again on demand.
 
     Args:
         model: one of this project's models; it is only read.
@@ -303,7 +305,7 @@ class InferenceModel:
             for the format the model has.
 
     Raises:
-        ValueError: an unknown format, or, when the copy is made, one that the model's device does not have.
+        ValueError: an unknown dtype, or, when the copy is made, one that the model's device does not support.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
@@ -314,9 +316,9 @@ class InferenceModel:
         self._forget_copy()
 
     def _forget_copy(self) -> None:
-        self._lock = threading.Lock()  # so that threads that begin together make one copy, and not one each
+        self._lock = threading.Lock()  # so that threads that start together make one copy, not one each
         self._copy: Optional[nn.Module] = None
-        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # the state of the parameters at that time
+        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the parameters at that time
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"model": self.model, "infer_dtype": self.infer_dtype}
@@ -326,8 +328,8 @@ class InferenceModel:
         self._forget_copy()
 
     def current(self) -> nn.Module:
-        """The copy, made of the parameters as they are now."""
-        # loading changes a tensor in place, which its version counts, or puts another in its place
+        """The copy, made from the current parameters."""
+        # loading changes a tensor in place, which its version counts, or replaces it
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

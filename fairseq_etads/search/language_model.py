@@ -1,4 +1,4 @@
-"""Fusion with a language model (``--lm-path``): its log-probabilities are added to those of the ensemble."""
+"""Fusion with a language model (``--lm-path``), with log-probabilities that are added to the ensemble's."""
 
 import math
 from typing import Any, Optional, Sequence
@@ -15,7 +15,7 @@ class LanguageModelTerm(SearchTerm):
     """A language model in the search.
 
     Args:
-        model: one of fairseq's. weight: of its log-probabilities (``--lm-weight``).
+        model: a fairseq language model. weight: of its log-probabilities (``--lm-weight``).
     """
 
     def __init__(self, model: nn.Module, weight: float):
@@ -26,7 +26,7 @@ class LanguageModelTerm(SearchTerm):
         return (self.model,)
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        """Raise ValueError if the language model does not begin with the words that the summaries' models have.
+        """Raise ValueError if the language model does not begin with the words of the summaries' models.
 
         A language model without a dictionary is not checked.
         """
@@ -40,8 +40,8 @@ class LanguageModelTerm(SearchTerm):
         found = f'"{own.symbols[first]}"' if first < len(own) else "nothing"
         raise ValueError(
             f"--lm-path: the language model must have the {words:,} known words of the summaries' dictionary, in the "
-            f'same order, and has {found} in the place of entry {first}, "{dictionary.symbols[first]}"; train it on '
-            "data made with --srcdict and that dictionary"
+            f'same order, but has {found} as entry {first} instead of "{dictionary.symbols[first]}"; train it on data '
+            "made with --srcdict and that dictionary"
         )
 
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
@@ -51,8 +51,8 @@ class LanguageModelTerm(SearchTerm):
 class _LanguageModel(ActiveTerm):
     """A language model in one search.
 
-    It reads and scores known words only. A word of the document that is copied counts as the unknown word, both as
-    the next word and among the words before.
+    It reads and scores only known words. A copied word of the document counts as the unknown word, both as the next
+    word and among the previous words.
 
     Args:
         model: in evaluation mode. weight: of its log-probabilities. vocabulary: see :class:`TermBatch`.
@@ -60,7 +60,7 @@ class _LanguageModel(ActiveTerm):
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
-        # a negative weight rewards words that the language model finds unlikely, without limit
+        # a negative weight rewards words without limit that the language model finds unlikely
         self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
@@ -75,7 +75,7 @@ class _LanguageModel(ActiveTerm):
         scores = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1]
         if scores.size(-1) < vocabulary.known_words:
             raise ValueError(
-                f"--lm-path: the language model has {scores.size(-1):,} words, and the summaries' dictionary "
+                f"--lm-path: the language model has {scores.size(-1):,} words, but the summaries' dictionary has "
                 f"{vocabulary.known_words:,} known ones"
             )
         vocabulary.add_known_scores(lprobs, (scores * self.weight).view(documents, beam, -1))

@@ -1,14 +1,14 @@
-"""The options of decoding: each is declared here once. Without torch and fairseq, so that ``--help`` is quick.
+"""Decoding options, each declared once here. Without torch and fairseq, so that ``--help`` is fast.
 
 A field's name is the option's name on fairseq's command line; its metadata hold:
 
 - ``help``: for every ``--help``;
-- ``least``, ``most``, ``above``, ``below``: bounds of a number, ``least_in_call`` one that fairseq does not have;
+- ``least``, ``most``, ``above``, ``below``: bounds of a number; ``least_in_call``: a bound that fairseq does not have;
   ``choices``: the values of a choice;
-- ``needs``: an option, ``option=value`` or a fact of the models (:data:`FACTS`) without which it has no effect;
+- ``needs``: an option, ``option=value`` or a fact about the models (:data:`FACTS`) that it needs to have an effect;
 - ``excluded_by``: an option with which it has no effect;
 - ``setting``: its name in :class:`~fairseq_etads.search.settings.SearchSettings` and as an argument of
-  ``SummaryGenerator``, if that is another one;
+  ``SummaryGenerator``, if it differs;
 - ``tuned``: the values that ``etads-tune`` searches; ``tunable``: False if it cannot search the option;
 - ``system``: the folder of ``fairseq_etads/systems/`` that implements it.
 
@@ -29,9 +29,9 @@ ALIGNMENTS = ("hard", "soft")
 INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
 
 LENGTH_PENALTY_BETA = 5.0
-"""The constant of Wu et al. 2016, equation 14."""
+"""Constant of Wu et al. 2016, equation 14."""
 LARGEST = 1_000_000
-"""No number of a call, such as a number of tokens, is larger."""
+"""Upper bound of all numbers in a call, such as a number of tokens."""
 
 
 def _option(default: Any, help: str, **metadata: Any) -> Any:
@@ -40,15 +40,15 @@ def _option(default: Any, help: str, **metadata: Any) -> Any:
 
 @dataclass
 class DecodingOptions:
-    """The options of decoding that fairseq does not have."""
+    """Decoding options that fairseq does not have."""
 
     allow_unk: bool = _option(
-        False, "let pointer models write <unk>; by default they copy some word instead", needs="pointer"
+        False, "let pointer models write <unk>; by default they copy a word instead", needs="pointer"
     )
     replace_unknown: bool = _option(
         False,
-        "write the document's most attended word in the place of an unknown one; fairseq's --replace-unk does the "
-        "same, but fairseq-generate refuses it for binarised data",
+        "replace an unknown word by the document's most attended word; fairseq's --replace-unk does the same, but "
+        "fairseq-generate refuses it for binarised data",
         setting="replace_unk",
     )
     coverage_penalty: float = _option(
@@ -59,14 +59,14 @@ class DecodingOptions:
     )
     coverage_penalty_type: str = _option(
         "summary",
-        "summary: a price for reading a word twice; wu: for leaving words unread",
+        "summary: penalty for reading a word twice; wu: for leaving words unread",
         choices=COVERAGE_KINDS,
         needs="coverage_penalty",
     )
-    stepwise_coverage_penalty: bool = _option(False, "let the coverage penalty steer the beam at every step")
+    stepwise_coverage_penalty: bool = _option(False, "apply the coverage penalty in the beam at every step")
     length_penalty_type: str = _option(
         "avg",
-        "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
+        "form of the length penalty with --lenpen A: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
         choices=LENGTH_KINDS,
         excluded_by="unnormalized",
     )
@@ -91,9 +91,9 @@ class DecodingOptions:
     )
     extractive_weights: str = _option(
         "",
-        "five weights separated by commas: of a word's log p, and of its being a word of the document, ending a bigram "
-        "of it, ending a trigram of it, and standing there before the last word (paper's features); or release: the "
-        "features and weights of the authors' code; or release: and five weights of its features",
+        "five weights separated by commas, for a word's log p and for the paper's features: it is in the document, it "
+        "ends a bigram of it, it ends a trigram of it, it precedes the last word there; or release: the features and "
+        "weights of the authors' code; or release: and five weights of its features",
         tunable=False,
         system="abs",
     )
@@ -102,35 +102,34 @@ class DecodingOptions:
     )
     selection: Optional[str] = _option(
         None,
-        "folder with the probabilities that etads-select wrote: --pointer soft copies only words that a selector finds "
+        "folder with the probabilities from etads-select: --pointer soft copies only words that a selector finds "
         "likely (Gehrmann et al. 2018; fairseq-generate only)",
     )
     selection_threshold: float = _option(
-        0.15, "with --selection, words whose probability is above X may be copied", below=1, needs="selection"
+        0.15, "with --selection, words with a probability above X may be copied", below=1, needs="selection"
     )
     selection_factor: float = _option(
         2.0,
-        "with --selection, the copying of each of these words is made X times as likely, before all is divided by the "
-        "sum",
+        "with --selection, factor of the probability of copying these words, before renormalising",
         above=0,
         needs="selection",
     )
     shortlist: Optional[str] = _option(
         None,
-        "file that etads-shortlist made: the softmax runs over the words that are frequent or go with the words of the "
-        "document, which is faster with a large vocabulary (default: over all words)",
+        "file made by etads-shortlist: run the softmax only over words that are frequent or associated with the "
+        "document's words, which is faster with a large vocabulary (default: over all words)",
         tunable=False,
     )
     early_stopping: Optional[str] = _option(
         None,
-        "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no unfinished one "
-        "can still be better; heuristic: when none would be by ending at once, for half the work (default: admissible "
-        "with a coverage or wu length penalty, else fairseq)",
+        "rule for ending a document's search. fairseq: when --beam hypotheses have ended; admissible: when no "
+        "unfinished one can still become better; heuristic: when none would be better if it ended now, for half the "
+        "work (default: admissible with a coverage or wu length penalty, else fairseq)",
         choices=EARLY_STOPPING,
     )
     infer_dtype: Optional[str] = _option(
         None,
-        "number format in generation (default: the model's; auto tries which is the fastest here)",
+        "dtype in generation (default: the model's; auto: the fastest here, by a trial)",
         choices=INFER_DTYPES,
         tunable=False,
     )
@@ -138,14 +137,12 @@ class DecodingOptions:
 
 @dataclass
 class FairseqOptions:
-    """fairseq's own options of decoding, as far as this project says more about them than fairseq does."""
+    """fairseq's own decoding options, if this project says more about them than fairseq."""
 
     beam: int = _option(5, "beam size", least=1, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
-    min_len: int = _option(1, "fewest tokens of a summary", excluded_by="exact_length", least_in_call=0)
-    max_len_a: float = _option(
-        0, "adds X tokens to the greatest length for each token of the document", least_in_call=0
-    )
-    max_len_b: int = _option(200, "most tokens of a summary", least_in_call=1)
+    min_len: int = _option(1, "minimum number of tokens of a summary", excluded_by="exact_length", least_in_call=0)
+    max_len_a: float = _option(0, "add X tokens to the maximum length for each token of the document", least_in_call=0)
+    max_len_b: int = _option(200, "maximum number of tokens of a summary", least_in_call=1)
     lenpen: float = _option(
         1.0,
         "length penalty: below 1 for shorter summaries, above 1 for longer ones",
@@ -155,29 +152,29 @@ class FairseqOptions:
         setting="len_penalty",
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
     )
-    unnormalized: bool = _option(False, "compare log-probabilities that are not divided by the length penalty")
+    unnormalized: bool = _option(False, "compare log-probabilities without dividing by the length penalty")
     no_repeat_ngram_size: int = _option(
-        0, "no N tokens of a summary occur in it twice (0: off)", least=0, tuned=(0, 2, 3, 4)
+        0, "never repeat N consecutive tokens in a summary (0: off)", least=0, tuned=(0, 2, 3, 4)
     )
     temperature: float = _option(
-        1.0, "divides the logits", above=0, tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16))
+        1.0, "temperature: divides the logits", above=0, tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16))
     )
     unkpen: float = _option(
         0.0, "subtracted from the unknown word's log-probability", needs="unknown_word", setting="unk_penalty"
     )
-    match_source_len: bool = _option(False, "a summary has at most as many tokens as its source")
-    nbest: int = _option(1, "how many summaries of a document are returned", least=1)
+    match_source_len: bool = _option(False, "limit the number of tokens of a summary to its source's")
+    nbest: int = _option(1, "number of summaries returned per document", least=1)
     print_alignment: Optional[str] = _option(None, "also return alignments to the source", choices=ALIGNMENTS)
     lm_weight: float = _option(0.0, "weight of the language model's log-probabilities", needs="lm_path")
     diverse_beam_strength: float = _option(0.5, "strength of the groups' penalty", needs="diverse_beam_groups")
-    retain_dropout_modules: Any = _option(None, "modules in which dropout stays", needs="retain_dropout")
+    retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs="retain_dropout")
 
 
 FACTS = {
     "pointer": "without a model with --pointer",
     "unknown_word": "on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
 }
-"""Needs that depend on the models -> what completes "--option has no effect …"."""
+"""Needs that depend on the models -> completion of "--option has no effect …"."""
 
 DECLARED: Mapping[str, Any] = {
     option.name: option for kind in (DecodingOptions, FairseqOptions) for option in fields(kind)
@@ -186,7 +183,7 @@ DECLARED: Mapping[str, Any] = {
 
 
 def setting_of(name: str) -> str:
-    """The name of an option in the settings of the search."""
+    """Name of an option in the settings of the search."""
     setting: str = DECLARED[name].metadata.get("setting", name)
     return setting
 
@@ -196,28 +193,28 @@ BY_SETTING: Mapping[str, str] = {setting_of(name): name for name in DECLARED}
 
 
 def flag(name: str) -> str:
-    """An option as on a command line."""
+    """Format an option as on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def shown(name: str, value: Any) -> str:
-    """An option with its value as on a command line."""
+    """Format an option with its value as on a command line."""
     return flag(name) if value is True else f"{flag(name)} {value}"
 
 
 def listed(choices: Sequence[str]) -> str:
-    """Choices in words."""
+    """Format choices as text."""
     return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def kind_of(name: str) -> type:
-    """int, float, bool or str."""
+    """Type of an option: int, float, bool or str."""
     declared = DECLARED[name].type
     return declared if isinstance(declared, type) else str
 
 
 def problem(name: str, value: Any) -> str:
-    """What the value of an option should be, if it is something else; otherwise empty."""
+    """Requirement that the value of an option violates; otherwise empty."""
     option, kind = DECLARED[name], kind_of(name)
     limits = option.metadata
     if value is None and option.default is None:
@@ -242,7 +239,7 @@ def problem(name: str, value: Any) -> str:
 
 
 def refusal(name: str, value: Any) -> str:
-    """Why the value of an option is refused, in full; otherwise empty."""
+    """Full reason for refusing the value of an option; otherwise empty."""
     wanted = problem(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
@@ -250,11 +247,11 @@ def refusal(name: str, value: Any) -> str:
 
 
 def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], facts: Mapping[str, bool]) -> str:
-    """Why one of the given options has no effect; empty if all have.
+    """Reason why one of the given options has no effect; empty if all have an effect.
 
     Args:
-        given: options that differ from their defaults. present: all options, fairseq's among them; one that is not in
-            here is off. facts: of :data:`FACTS`; those that are not in here are not checked.
+        given: options that differ from their defaults. present: all options, including fairseq's; missing ones are off.
+            facts: of :data:`FACTS`; missing ones are not checked.
     """
     for name, value in given.items():
         if name not in DECLARED:
@@ -278,7 +275,7 @@ def _is_on(value: Any) -> bool:
 
 
 def facts_of(has_pointer: bool, allow_unk: bool) -> Dict[str, bool]:
-    """The facts of :data:`FACTS` for models of which one can copy, or none."""
+    """Values of :data:`FACTS` for models, given whether one of them can copy."""
     return {"pointer": has_pointer, "unknown_word": allow_unk or not has_pointer}
 
 

@@ -1,4 +1,4 @@
-"""Scores of hypotheses: length and coverage penalties, and an upper bound on what an unfinished one can still score.
+"""Scores of hypotheses: length and coverage penalties, and an upper bound of an unfinished hypothesis's score.
 
     score(Y) = log P(Y) / lp(Y) - cp(Y)
 
@@ -29,14 +29,16 @@ Number = TypeVar("Number", int, float, Tensor)
 
 
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
-    """``value``, if it is one of ``choices``; otherwise a ValueError that names the option and the choices."""
+    """Return ``value`` if it is one of ``choices``; otherwise raise a ValueError that names the option and the
+    choices.
+    """
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {listed(choices)}')
     return value
 
 
 def check_options(settings: Any) -> None:
-    """Raise ValueError if a field of a dataclass of settings has a value that it cannot have."""
+    """Raise ValueError if a field of a dataclass of settings has an impossible value."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
@@ -53,7 +55,7 @@ def check_options(settings: Any) -> None:
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
-    """lp(Y), by which log P(Y) is divided.
+    """Length penalty lp(Y), the divisor of log P(Y).
 
     Args:
         length: |Y| with the end symbol, at least 1; a number, or a tensor of any shape.
@@ -72,17 +74,17 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
 def coverage_penalty(
     coverage: Tensor, weight: float, kind: str = "summary", padding_mask: Optional[Tensor] = None
 ) -> Tensor:
-    """cp(Y), which is subtracted from the normalised log-probability; at least 0 for weights of at least 0.
+    """Coverage penalty cp(Y), subtracted from the normalised log-probability; at least 0 for weights of at least 0.
 
     Args:
         coverage: c_j (…, S), the sum over the hypothesis's steps of the attention to source token j, before any gate.
         weight: w.
-        kind: "summary" is w Σ_j (max(c_j, 1) - 1), a price for reading twice; "wu" is -w Σ_j log(min(c_j, 1)), a price
-            for leaving the source unread (Wu et al. 2016, equation 14).
+        kind: "summary" is w Σ_j (max(c_j, 1) - 1), a penalty for reading twice; "wu" is -w Σ_j log(min(c_j, 1)), a
+            penalty for leaving the source unread (Wu et al. 2016, equation 14).
         padding_mask: (B, S), True at padding, for a coverage of (B, …, S); padding never counts.
 
     Returns:
-        (…). With "wu" a token never looked at costs 87 w (the logarithm of the smallest float32), not infinity.
+        (…). With "wu" a token without any attention costs 87 w (the logarithm of the smallest float32), not infinity.
 
     Raises:
         ValueError: an unknown kind.
@@ -99,15 +101,15 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """How hypotheses are scored. The fields are options of decoding, declared in :mod:`.options`.
+    """Scoring of hypotheses. The fields are decoding options, declared in :mod:`.options`.
 
     Attributes:
         len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0: no normalisation.
-        normalize_scores: divide log P by the length penalty at all (off with ``--unnormalized``).
+        normalize_scores: divide log P by the length penalty (off with ``--unnormalized``).
         length_penalty_type, length_penalty_beta: kind and beta of :func:`length_penalty`.
         coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; weight 0: off.
-        stepwise_coverage_penalty: subtract the coverage cost when extensions are selected, too, and not only from the
-            final score.
+        stepwise_coverage_penalty: subtract the coverage cost also when extensions are selected, not only from the final
+            score.
 
     Raises:
         ValueError: a kind that does not exist or a number out of range.
@@ -128,11 +130,11 @@ class Scoring:
 
     @property
     def penalised(self) -> bool:
-        """Whether this is another score than fairseq's."""
+        """True if this score differs from fairseq's."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
     def divisor(self, length: int) -> float:
-        """lp for |Y| = ``length``."""
+        """Length penalty lp for |Y| = ``length``."""
         if not self.normalize_scores:
             return 1.0
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
@@ -145,13 +147,13 @@ class Scoring:
         return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
 
     def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """cp (B, beam) of the coverage (B, beam, S), or None without a coverage penalty."""
+        """Cost cp (B, beam) of the coverage (B, beam, S), or None without a coverage penalty."""
         if coverage is None or not self.coverage_penalty:
             return None
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Scores (…) of hypotheses of ``length`` tokens with log P (…) and coverage cost cp (…)."""
+        """Scores (…) of hypotheses with ``length`` tokens, log P (…) and coverage cost cp (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -164,19 +166,19 @@ class Scoring:
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
     ) -> Tensor:
-        """The most that unfinished hypotheses can still score, (B, beam).
+        """Upper bound of the scores of unfinished hypotheses, (B, beam).
 
         Args:
             log_probs: log P of the words so far (B, beam).
-            shortest, longest: the lengths |Y| they can still end with; longest may be (B,), a number per document.
+            shortest, longest: bounds of their final lengths |Y|; longest may be (B,), a number per document.
             cost: cp of the words so far (B, beam); None: no coverage penalty.
             source_lengths: (B,) tokens without padding; needed for a coverage penalty of kind "wu".
-            gain: how much log P can grow in each step that is left: 0, unless a negative --unkpen rewards the unknown
-                word or a term of the search adds to it.
+            gain: upper bound of the growth of log P in each remaining step: 0, unless a negative --unkpen rewards the
+                unknown word or a term of the search adds to it.
 
         log P only falls, and lp is monotone in the length, so log P / lp is largest at one of the two ends. The
         "summary" cost only grows, because coverage does. The "wu" cost falls, but each step spends an attention of 1:
-        by Jensen's inequality the logarithms of S numbers whose sum is n add up to at most S log(n / S).
+        by Jensen's inequality the logarithms of S numbers with the sum n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
             largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
@@ -185,7 +187,7 @@ class Scoring:
             largest, steps = self.divisor(longest), longest - shortest + 1
         best = log_probs + gain * steps
         if gain == math.inf:
-            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # or it would not be a number
+            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise it would not be a number
         best = torch.maximum(best / self.divisor(shortest), best / largest)
         if cost is None:
             return best
@@ -196,7 +198,7 @@ class Scoring:
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe(self) -> str:
-        """The formula, for the log."""
+        """Describe the formula, for the log."""
         name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
         text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
         text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"

@@ -1,4 +1,4 @@
-"""Layers of models for inference on a CPU: linear layers with packed weights, and what calls them."""
+"""Layers of models for inference on a CPU: linear layers with packed weights, and modules that call them."""
 
 import threading
 from typing import Any, Callable, Optional, Tuple
@@ -14,13 +14,13 @@ from ..layers.heads import merge_heads, self_attention_inputs, split_heads
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once, not at every call.
+    """A linear layer on a CPU with its weight in the layout of the processor's matrix kernels, packed once.
 
     The weight stays readable, because some of fairseq's attentions read it instead of calling the layer.
 
     Args:
         dtype: of the products.
-        out_dtype: of the result; None: that of the input.
+        out_dtype: of the result; None: the input's.
         relu: negative results become 0.
     """
 
@@ -41,11 +41,11 @@ class PackedLinear(nn.Linear):
         self.packed_bias = None if bias is None else bias.detach().to(dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out)."""
+        """Compute (…, in) -> (…, out)."""
         return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What :meth:`product` multiplies: the same for all layers of this kind."""
+        """Prepare the inputs of :meth:`product`, in the same way for all layers of this kind."""
         return x.to(self.dtype)
 
     def product(self, inputs: Tensor) -> Tensor:
@@ -59,8 +59,8 @@ class PackedLinear(nn.Linear):
 class Int8Linear(nn.Module):
     """A linear layer in 8-bit integers: one scale for each row of the weight, and one for each input vector.
 
-    The products are added in 32-bit integers, so the only error is the rounding of weights to 1/127 of the largest of
-    their row, and of inputs to 1/127 or 1/63 of theirs (:func:`kernels.int8_levels`).
+    The products are added in 32-bit integers, so the only error is the rounding of weights to 1/127 of their row's
+    largest, and of inputs to 1/127 or 1/63 of their largest (:func:`kernels.int8_levels`).
 
     Args:
         relu: negative results become 0.
@@ -72,23 +72,25 @@ class Int8Linear(nn.Module):
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         levels = kernels.int8_levels()
         if levels is None:
-            raise ValueError("no products of 8-bit integers on this processor")
+            raise ValueError("no 8-bit integer products on this processor")
         self.levels = levels
         self.packed = kernels.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
         self.bias = None if bias is None else bias.detach().float().contiguous()
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out) in the dtype of ``x``."""
+        """Compute (…, in) -> (…, out) in the dtype of ``x``."""
         rows, largest = self.inputs(x.reshape(-1, x.size(-1)))
         out = kernels.int8_linear(rows, self.packed, self.levels)
         self._rescale(out, largest, out)
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Rows (n, in), each divided by its largest number (n, 1), and these: the same for all layers of this kind."""
+        """Rows (n, in), each divided by its largest number (n, 1), and these numbers: the same for all layers of this
+        kind.
+        """
         x = x.float()
-        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))  # norms take several times as long
+        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))  # norms are several times slower
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
 
@@ -98,7 +100,7 @@ class Int8Linear(nn.Module):
         self._rescale(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
-        """result (n, out) = product (n, out) times each row's largest number (n, 1), and the bias."""
+        """Compute result (n, out) = product (n, out) times each row's largest number (n, 1), plus the bias."""
         if self.bias is None:
             torch.mul(product, largest, out=result)
         else:
@@ -108,7 +110,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadMemory(threading.local):
-    """Memory that each thread has for itself; empty in a copy, and in another process."""
+    """Separate memory for each thread; empty in a copy, and in another process."""
 
     result: Optional[Tensor] = None
 
@@ -121,10 +123,10 @@ OUTPUT_BLOCK = 4096
 
 
 class WideLinear(nn.Module):
-    """The output projection, a block of the vocabulary at a time, into memory that every call uses again.
+    """The output projection, one block of the vocabulary at a time, into memory that every call reuses.
 
-    A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
-    that can cost more than the product. **Each call overwrites the result of the one before in the same thread.**
+    A new result for each step would be tens of megabytes that the system must first provide and clear, page by page,
+    which can cost more than the product. **Each call overwrites the previous call's result in the same thread.**
 
     Args:
         weight: (V, in). bias: (V,) or None.
@@ -144,11 +146,13 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """The layer of some of the words (ids (C,)), with weights packed anew: (…, in) -> (…, C)."""
+        """Layer of some of the words (ids (C,)), with weights packed again: (…, in) -> (…, C)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
-        """(…, in) -> (…, V) in float32. ``rows``, which a recurrent decoder passes, are all words here: None."""
+        """Compute (…, in) -> (…, V) in float32. ``rows``, which a recurrent decoder passes, means all words here:
+        None.
+        """
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
         if result is None or len(result) < len(x_rows):
@@ -162,7 +166,7 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """fairseq's self-attention over all words at once, by calls of its layers; fairseq's own reads their weights.
+    """fairseq's self-attention over all words at once by calls of its layers; fairseq's own reads their weights.
 
     Args:
         attention: of an encoder layer; its layers are taken over.
@@ -184,7 +188,7 @@ class DocumentAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, None]:
-        """query (S, B, d_m), also used as key and value -> (S, B, d_m), None; mask (B, S), True at padding."""
+        """Attend with query (S, B, d_m), also key and value -> (S, B, d_m), None; mask (B, S), True at padding."""
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
         q, k, v = (split_heads(projected, self.num_heads) for projected in self_attention_inputs(self, query))

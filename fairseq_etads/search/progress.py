@@ -1,4 +1,4 @@
-"""What a search can report while it goes on: the best hypothesis so far of each document."""
+"""Progress reports of a search: the best hypothesis so far of each document."""
 
 from typing import Callable, List, NamedTuple, Optional
 
@@ -9,32 +9,32 @@ from .hypotheses import Finished, Living, take_beams
 
 
 class Reading(NamedTuple):
-    """Where words are read: attention to the document, and its copy distribution. (S,), or (B, beam, S) of a batch.
+    """Attention to the document at one step, and its copy distribution: (S,), or (B, beam, S) for a batch.
 
-    Each is None if the models have no such thing.
+    Each is None if the models do not have it.
     """
 
     attention: Optional[Tensor] = None
     copying: Optional[Tensor] = None
 
     def continued(self, parents: Tensor) -> "Reading":
-        """From (B, beam or 1, S): that of the beams that are continued, for ``parents`` (B, beam)."""
+        """Take the entries of the beams ``parents`` (B, beam) that are continued, from (B, beam or 1, S)."""
         beam = parents.size(1)
         return Reading(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
 
     def of(self, document: int, beam: int) -> "Reading":
-        """From (B, beam, S): that of one hypothesis."""
+        """Take the entries of one hypothesis, from (B, beam, S)."""
         return Reading(*(None if x is None else x[document, beam] for x in self))
 
 
 class BestSoFar(NamedTuple):
-    """The best hypothesis of a document after a step: of those that have ended and those that are being extended.
+    """The best hypothesis of a document after a step, among finished and active ones.
 
     Attributes:
         row: the document's row in the batch.
         tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
-        score: of a hypothesis that has not ended, the score that it would have if it ended here.
-        read: where its last word was read; nothing if it has ended.
+        score: for an unfinished hypothesis, its score if it ended here. read: attention of its last word; empty if it
+            has ended.
     """
 
     row: int
@@ -44,8 +44,9 @@ class BestSoFar(NamedTuple):
 
 
 OnStep = Callable[[List[BestSoFar]], None]
-"""Called after each step but the last, with the documents that are still searched for. What it raises ends the search
-and is raised to the caller, so it can stop a search."""
+"""Called after each step but the last, with the unfinished documents. Its exceptions end the search and are raised to
+the caller, so it can stop a search.
+"""
 
 
 def best_so_far(
@@ -57,15 +58,14 @@ def best_so_far(
     read: Reading,
     vocabulary: Optional[OutputVocabulary],
 ) -> List[BestSoFar]:
-    """The best hypothesis of each document after a step.
+    """Find the best hypothesis of each document after a step.
 
     Args:
-        step: from 0.
-        live: after it was extended; B documents are left.
-        scores: (B, beam), of the living hypotheses as if they ended now; -inf in slots that are used up.
-        parents: (B, beam), the beam that each living hypothesis continues.
-        read: in this step, by the beams before it: (B, beam or 1, S).
-        vocabulary: translates ids of the output to those of the dictionary; None: they are the same.
+        step: from 0. live: after it was extended; B documents are left.
+    scores: (B, beam), of the active hypotheses if they ended now; -inf in slots that are used up.
+    parents: (B, beam), the beam that each active hypothesis continues.
+    read: attention in this step, by the beams before it: (B, beam or 1, S). vocabulary: translates ids of the output to
+        ids of the dictionary; None: they are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)

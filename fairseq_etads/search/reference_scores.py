@@ -12,7 +12,7 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """A model as references are scored: every reference has a probability.
+    """A model for scoring references: every reference has a probability.
 
     A switch pointer mixes generating and copying instead of choosing the likelier. Distributions have at least
     ``width`` words (0: their own); words beyond the model's own have probability 0.
@@ -34,7 +34,7 @@ class _Scored:
             return scores
         probs: Tensor = self.model.get_normalized_probs(net_output, log_probs=False, sample=sample)
         probs = nn.functional.pad(probs, (0, max(0, self.width - probs.size(-1))))
-        return probs.log() if log_probs else probs  # an ensemble's are averaged before the logarithm
+        return probs.log() if log_probs else probs  # an ensemble's probabilities are averaged before the logarithm
 
 
 def score_references(
@@ -50,15 +50,17 @@ def score_references(
         ValueError: the batch has no references.
 
     Returns:
-        the scorer's hypotheses, one a document, with the references' own ids as "tokens".
+        The scorer's hypotheses, one per document, with the references' own ids as "tokens".
     """
     references = sample.get("target")
     if references is None:
-        raise ValueError("--score-reference: there are no references; fairseq-generate scores those of its data")
+        raise ValueError(
+            "--score-reference: there are no references; fairseq-generate scores the references in its data"
+        )
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
-        # as in training; otherwise a reference with one word that is no candidate would have no probability
+        # as in training; otherwise a reference with one word that is not a candidate would have no probability
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1

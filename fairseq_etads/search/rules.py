@@ -1,7 +1,7 @@
-"""The rules of a step, in the order in which they run: they forbid words, or dictate one, where the options say so.
+"""The rules of a step, in order: they forbid words, or dictate one, as the options say.
 
-A rule changes the log-probabilities of the next words in place. The order is fairseq's, which its results depend on:
-:func:`rules_of` has it.
+A rule changes the log-probabilities of the next words in place. :func:`rules_of` has them in fairseq's order, which its
+results depend on.
 """
 
 import math
@@ -19,12 +19,12 @@ class Source(NamedTuple):
     """The search's view of the documents."""
 
     padding: Optional[Tensor]  # (B, S), True at padding; None if the source is not tokens
-    lengths: Tensor  # (B,), as fairseq counts them
+    lengths: Tensor  # (B,), counted as in fairseq
     width: int  # S
 
     @classmethod
     def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
-        """Read padding and lengths from a batch, which may also be speech, as with fairseq."""
+        """Read padding and lengths from a batch, which may also be speech, as in fairseq."""
         if "src_tokens" in net_input:
             tokens = net_input["src_tokens"]
             padding = tokens.eq(pad) if tokens.dim() == 2 else None
@@ -40,7 +40,7 @@ class Source(NamedTuple):
         raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
 
     def token_counts(self) -> Tensor:
-        """Tokens of each document (B,), end symbol included and padding left out."""
+        """Number of tokens of each document (B,), including the end symbol and without padding."""
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
     def select(self, documents: Tensor) -> "Source":
@@ -58,9 +58,9 @@ class Step:
         lprobs: (B, beam, W), changed in place; beam is 1 in the first step.
         live: the hypotheses so far, for all beams in the first step, too.
         source: the documents.
-        longest: (B,), most tokens of each summary before the end symbol.
-        dictated: (B,), each document's word of the prefix, padding where its prefix is over; None where all are.
-        forced: (B,), bool, the documents with such a word; None where there is none.
+        longest: (B,), maximum number of tokens of each summary before the end symbol. dictated: (B,), each document's
+            word of the prefix, padding after its prefix; None after all prefixes. forced: (B,), bool, True for
+            documents with such a word; None if there is none.
         decided_against: see :attr:`Ensemble.decided_against`. constraints: (B, n), packed, or None.
         unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
     """
@@ -102,7 +102,7 @@ Rule = Callable[[Step], None]
 def rules_of(
     settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
-    """The rules of all steps, in order.
+    """List the rules of all steps, in order.
 
     Args:
         settings: resolved. special: as search ids. shortest_limit: the smallest of :attr:`Step.longest`.
@@ -134,7 +134,7 @@ def forbid_padding(step: Step) -> None:
 
 
 class UnknownWordPenalty:
-    """``--unkpen``: the unknown word costs something; infinity forbids it."""
+    """``--unkpen``: penalise the unknown word; infinity forbids it."""
 
     def __init__(self, penalty: float):
         self.penalty = penalty
@@ -144,11 +144,11 @@ class UnknownWordPenalty:
 
 
 class EndAtGreatestLength:
-    """A summary of the greatest length can do nothing but end.
+    """Force the end of a summary of the maximum length.
 
     Args:
-        shortest_limit: before this step no document has reached its greatest length.
-        ending_is_free: with ``--exact-length`` ending is not the model's choice and says nothing about the summary.
+        shortest_limit: step before which no document has reached its maximum length. ending_is_free: with
+            ``--exact-length`` ending is not the model's choice, so it does not count in the score.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -164,7 +164,7 @@ class EndAtGreatestLength:
 
 
 def keep_to_prefix(step: Step) -> None:
-    """``--prefix-size``: where the prefix has a word, that one alone.
+    """``--prefix-size``: allow only the prefix's word where it has one.
 
     A word that cannot be chosen gets the unknown word's score, because it is not on the document's list
     (``--large-vocabulary-trick``) or is the unknown word and that is forbidden.
@@ -185,7 +185,7 @@ def keep_to_prefix(step: Step) -> None:
 
 
 class LeastLength:
-    """``--min-len``: no end before so many tokens."""
+    """``--min-len``: forbid the end before a minimum number of tokens."""
 
     def __init__(self, tokens: int):
         self.tokens = tokens
@@ -196,7 +196,7 @@ class LeastLength:
 
 
 class LeastSentences:
-    """``--min-sentences``: no end before so many sentences have begun, except at the greatest length."""
+    """``--min-sentences``: forbid the end before a minimum number of sentences, except at the maximum length."""
 
     def __init__(self, sentences: int):
         self.sentences = sentences
@@ -221,7 +221,7 @@ def suppress_words(step: Step) -> None:
 
 
 def end_at_source_length(step: Step) -> None:
-    """``--match-source-len``: a summary as long as its source ends, unless the prefix goes on."""
+    """``--match-source-len``: end a summary as long as its source, unless the prefix continues."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
     step.lprobs.masked_fill_(over[:, None, None], -math.inf)
@@ -230,9 +230,9 @@ def end_at_source_length(step: Step) -> None:
 
 
 class NGramBlocker:
-    """``--no-repeat-ngram-size``: no word that completes an n-gram which the hypothesis already has.
+    """``--no-repeat-ngram-size``: forbid words that complete an n-gram of the hypothesis again.
 
-    Tensor operations, on any device; fairseq's own needs its CUDA extension.
+    It uses tensor operations on any device; fairseq's own blocker needs its CUDA extension.
 
     Args:
         size: n, at least 1.
@@ -247,7 +247,7 @@ class NGramBlocker:
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # nothing but the end is left
+        exempt = step.longest.le(step.number)  # only the end is left
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
@@ -260,8 +260,9 @@ class NGramBlocker:
             lprobs: (rows, V), log-probabilities of the next word.
             exempt: (rows,), bool, True where nothing is forbidden because the next word is dictated.
 
-        A row that would be left without any word keeps all it had: the search must be able to continue. The end symbol
-        is never among the words so far, so this happens only where it is forbidden too and everything else is used up.
+        A row that would be left without any word keeps all its words, because the search must be able to continue. The
+        end symbol is never among the words so far, so this happens only if it is forbidden, too, and all other words
+        are used up.
         """
         n, length = self.size, tokens.size(1)
         if length < n:
@@ -285,10 +286,10 @@ class NGramBlocker:
 
 
 def keep_to_switch_decisions(step: Step) -> None:
-    """``--pointer switch``: words against which the models' switches have decided are forbidden.
+    """``--pointer switch``: forbid words that the models' switches have decided against.
 
-    A hypothesis that could then have no word at all (its end is forced, or every word of the document would repeat an
-    n-gram) may have them nevertheless, and so may every hypothesis have the words that constraints require.
+    They stay allowed for a hypothesis that would otherwise have no word (its end is forced, or every word of the
+    document would repeat an n-gram), and if constraints require them.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:

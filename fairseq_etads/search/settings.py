@@ -1,4 +1,4 @@
-"""The settings of a search: the options of decoding, and what the models and the dictionary make of them."""
+"""Settings of a search: the decoding options, combined with the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,30 +18,27 @@ _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The settings of a search; those that change the score are in ``scoring``.
+    """Settings of a search; ``scoring`` has the ones that change the score.
 
-    :mod:`.options` declares the options of users, with defaults and bounds.
+    :mod:`.options` declares the users' options, with defaults and bounds.
 
     Attributes:
-        beam_size: hypotheses of a document that are extended at every step (``--beam``).
-        max_len_a, max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol.
-        max_len_per_document: S is the document's own length; otherwise that of the longest in its batch, padding
-            included, as in fairseq.
-        max_len: most tokens of a summary, end symbol included; 0: as many as the models have positions.
-        min_len: fewest tokens before the end symbol.
-        unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
-        temperature: divides the logits.
-        match_source_len: a summary has at most as many tokens as its source (``--match-source-len``: as many).
-        no_repeat_ngram_size: no n words of a summary occur in it twice; 0: off.
-        lm_weight: weight of the language model's log-probabilities, if there is one.
-        extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
-        recombine: of hypotheses with the same so many last words only the best goes on; 0: off.
-        tokens_to_suppress: words that are never produced.
-        ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
-        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
-        min_sentences: no end before so many sentences have begun, which the sentence mark separates; 0: off.
+        beam_size: number of hypotheses that are extended at every step, per document (``--beam``). max_len_a,
+        max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol. max_len_per_document:
+        S is the document's own length; otherwise the length of the longest in its batch, with padding, as in fairseq.
+        max_len: maximum number of tokens of a summary, including the end symbol; 0: the models' number of positions.
+    min_len: minimum number of tokens before the end symbol. unk_penalty: subtracted from the unknown word's
+        log-probability (``--unkpen``). temperature: divides the logits. match_source_len: limit a summary to its
+        source's number of tokens (``--match-source-len``: exactly that number). no_repeat_ngram_size: never repeat this
+        number of consecutive words in a summary; 0: off. lm_weight: weight of the language model's log-probabilities,
+        if there is one. extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
+        recombine: keep only the best of the hypotheses that share this number of last words; 0: off.
+        tokens_to_suppress: words that are never produced. ngram_ignore_tokens: words that may repeat; an n-gram that
+        contains one is never blocked. exact_length: produce exactly this many tokens before the end symbol, which then
+        costs nothing; 0: off.
+    min_sentences: minimum number of sentences, separated by the sentence mark, before the end; 0: off.
         selection_threshold, selection_factor: with probabilities of words in a batch ("selection"), a pointer copies
-            only words with a larger one than the first, and each so many times as likely.
+        only words with a probability above the threshold, and the factor multiplies their probability of being copied.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
             one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
             "admissible" if the score is not fairseq's.
@@ -58,7 +55,7 @@ class SearchSettings:
         scoring: how hypotheses are scored.
 
     Raises:
-        ValueError: an option has an impossible value or does not go with another.
+        ValueError: an option has an impossible value or is incompatible with another.
     """
 
     beam_size: int = 1  # fairseq's SequenceGenerator has 1, its commands 5
@@ -92,12 +89,12 @@ class SearchSettings:
 
     @classmethod
     def option_names(cls) -> Tuple[str, ...]:
-        """The names of all options, those of the score among them."""
+        """Names of all options, including the score's."""
         return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
 
     @classmethod
     def of(cls, **options: Any) -> "SearchSettings":
-        """Settings from options by name, those of the score among them.
+        """Make settings from options by name, including the score's.
 
         Raises:
             TypeError: an option does not exist.
@@ -114,7 +111,7 @@ class SearchSettings:
     def __post_init__(self) -> None:
         check_options(self)
         if self.max_len < 0:
-            raise ValueError(f"max_len {self.max_len}: choose 0 or more (0: as many as the models have positions)")
+            raise ValueError(f"max_len {self.max_len}: choose 0 or more (0: the models' number of positions)")
         if self.nbest > self.beam_size:
             raise ValueError(f"--nbest {self.nbest}: choose at most --beam, which is {self.beam_size}")
         if self.exact_length and self.min_sentences:
@@ -127,27 +124,28 @@ class SearchSettings:
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
-        """These settings with everything decided that they leave to the models.
+        """A copy in which every model-dependent default is filled in.
 
         Args:
             strategy: fairseq's search object, which selects extensions.
             has_pointer: whether one of the models can copy.
             vocabulary_size: entries of the target dictionary.
-            positions: most tokens of a summary, end symbol included, for which all models have positions.
+            positions: maximum number of tokens of a summary, including the end symbol, for which all models have
+                positions.
 
         Raises:
-            ValueError: an option does not go with these models or this strategy.
+            ValueError: an option is incompatible with these models or this strategy.
         """
         if self.copied_positions and not has_pointer:
             raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
-        longest = self.max_len or int(positions)  # of some models 1e5
+        longest = self.max_len or int(positions)  # 1e5 for some models
         if not (self.exact_length or self.match_source_len or self.max_len_a):
             check_least_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:
             raise ValueError(
-                f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the positions there are"
+                f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound speaks of sums of log-probabilities, and other strategies do not rank by those
+        # Scoring.bound assumes sums of log-probabilities, and other strategies do not rank by these
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -172,7 +170,7 @@ class SearchSettings:
 
 
 def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
-    """Which words of a batch's documents pointers may copy, if the batch says so."""
+    """Words of a batch's documents that pointers may copy, if the batch restricts them."""
     if "selection" not in sample:
         return None
     return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
@@ -189,13 +187,13 @@ def check_least_length(min_len: int, longest: int) -> None:
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the dictionary's entries that the search does not treat like any word.
+    """Ids of the dictionary's entries that the search treats specially.
 
     Attributes:
         pad, unk: padding and the unknown word. eos: ends a summary, and begins it unless another symbol is given.
         suppressed: never produced, unless a prefix dictates them.
         may_repeat: an n-gram that contains one is never blocked.
-        sentence_mark: separates sentences; -1 if no number of sentences is asked for.
+        sentence_mark: separates sentences; -1 if no number of sentences is required.
     """
 
     pad: int
@@ -217,7 +215,7 @@ class SpecialTokens:
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
-        if settings.exact_length:  # the begin symbol is no word, and is not printed
+        if settings.exact_length:  # the begin symbol is not a word, and is not printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
@@ -233,7 +231,7 @@ class SpecialTokens:
 
 
 def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
-    """Ids of words that must be among the dictionary's known words."""
+    """Ids of words, which must be among the dictionary's known words."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):

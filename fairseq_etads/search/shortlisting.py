@@ -1,4 +1,4 @@
-"""A search with a shortlist: which words a batch's documents may need, and what a model computes for these alone.
+"""A search with a shortlist: the words that a batch's documents may need, and the model's outputs for these words only.
 
 The words of a batch are the union of its documents' lists, and each document's distribution is a softmax over its own
 list, so that its summary does not depend on the other documents. The search works with columns of the union.
@@ -25,7 +25,7 @@ from .settings import SpecialTokens
 
 
 def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
-    """Raise ValueError if a model's softmax cannot run over a shortlist, or a search could want other words.
+    """Raise ValueError if a model's softmax cannot run over a shortlist, or a search might need other words.
 
     Args:
         strategy: fairseq's search object.
@@ -38,7 +38,7 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
         if capabilities.large_vocabulary_trick:
             raise ValueError(
                 f"--shortlist does not go with --large-vocabulary-trick {capabilities.large_vocabulary_trick}, with "
-                "which the model's softmax runs over a list of its own: leave it out"
+                "which the model's softmax runs over its own list: leave it out"
             )
         if capabilities.has_adaptive_softmax or not (
             is_plain_linear(output) or isinstance(output, (SharedTableOutput, OutputLayer))
@@ -47,7 +47,7 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
                 "--shortlist needs a model with one output layer over all words, without --adaptive-softmax-cutoff"
             )
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
-        raise ValueError("--shortlist does not go with prefix_allowed_tokens_fn, which may want other words")
+        raise ValueError("--shortlist does not go with prefix_allowed_tokens_fn, which may need other words")
 
 
 def batch_candidates(
@@ -59,7 +59,7 @@ def batch_candidates(
     start: int,
     beam: int,
 ) -> Optional[Candidates]:
-    """The words of the softmax for a batch; None without a shortlist.
+    """Words of the softmax for a batch; None without a shortlist.
 
     Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
 
@@ -70,16 +70,16 @@ def batch_candidates(
         return None
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
-        extra.append(constraints[:, 1:])  # the first number says how many there are; zeros separate them
+        extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # so that no neighbour decides how wide the beam can be
+    least = 2 * beam + 1  # so that no neighbour determines the possible beam size
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
 def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidates]) -> Tuple[SpecialTokens, int]:
-    """The special tokens and the start symbol as search ids; all of them are on all documents' lists."""
+    """Special tokens and the start symbol as search ids; all of them are on all documents' lists."""
     if candidates is None:
         return special, start
     words = candidates.words.tolist()
@@ -95,7 +95,7 @@ def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidat
 
 
 def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates]) -> Dict[str, Any]:
-    """What the output of a model's encoder holds beside its own, so that the softmax runs over the candidates alone.
+    """Extra encoder outputs that restrict the softmax to the candidates.
 
     Args:
         src_tokens: (B, S), the documents. candidates: None: nothing is added.
@@ -110,7 +110,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates])
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """The output layer for the candidates alone: (…, in) -> (…, C)."""
+    """Output layer for the candidates only: (…, in) -> (…, C)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

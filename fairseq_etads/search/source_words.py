@@ -1,4 +1,4 @@
-"""What is said about finished summaries from their source: replaced unknown words, alignments, copied positions.
+"""Post-process finished summaries from their source: replaced unknown words, alignments, copied positions.
 
 Each function changes the hypotheses in place. Attention is (S, T), S source tokens by T tokens of the summary.
 """
@@ -21,9 +21,9 @@ from .shortlisting import restricted
 def replace_unknown_words(
     results: Results, src_tokens: Tensor, special: SpecialTokens, source_dictionary: Any, target_dictionary: Any
 ) -> None:
-    """Put the source's most attended known word in the place of each unknown word, in "tokens".
+    """Replace each unknown word in "tokens" by the source's most attended known word.
 
-    Sets "alignment" (T,) to the position of the most attended known word for every token, padding not counted.
+    It sets "alignment" (T,) to the position of the most attended known word for every token, not counting padding.
 
     Args:
         src_tokens: (B, S).
@@ -42,9 +42,9 @@ def replace_unknown_words(
 
 
 def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """For each token of a summary the position (T,) of the most attended known word, and whether (T,) it is one.
+    """Position (T,) of the most attended known word for each token of a summary, and whether (T,) it is one.
 
-    In a source (S,) without known words that is its first position.
+    In a source (S,) without known words it is the first position.
     """
     is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
     position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
@@ -52,7 +52,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
 
 
 def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Ids (n,) of the source's dictionary -> of the target's, which grows by words that it lacks."""
+    """Translate ids (n,) of the source's dictionary to the target's, which grows by words that it lacks."""
     if source_dictionary is target_dictionary:
         return words
     spelt = [source_dictionary[word] for word in words.tolist()]
@@ -69,7 +69,7 @@ def add_copied_positions(
 ) -> None:
     """Set "copied_from" (T,): for each token its position in the source, or -1 if it was generated.
 
-    Reads the finished summaries once more with ``model``, which has a pointer, copies words of ``selection`` and
+    It runs ``model`` once more over the finished summaries. The model has a pointer, copies words of ``selection`` and
     generates words of ``candidates``.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
@@ -94,7 +94,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment" to fairseq's: pairs of positions for ``kind`` "hard", a row of weights per token for "soft"."""
+    """Set "alignment" like fairseq: pairs of positions for ``kind`` "hard", a row of weights per token for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

@@ -1,7 +1,7 @@
-"""fairseq's search classes (sampling, diverse beams, allowed and required words) as the search uses them.
+"""fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to the search.
 
-They keep a state, fail on numbers that do not fit, and are meant for ids of the dictionary, while the search works with
-extended ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, by :func:`for_one_search`.
+They keep a state, fail on unsuitable numbers, and expect ids of the dictionary, while the search works with extended
+ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, made by :func:`for_one_search`.
 """
 
 import copy
@@ -23,10 +23,10 @@ GREEDY_SCORE = 1.0
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
-    """Beam search in which the i-th best continuation of a hypothesis, i from 0, loses ``diversity_rate`` times i.
+    """Beam search that penalises the i-th best continuation of a hypothesis, i from 0, by ``diversity_rate`` times i.
 
-    So hypotheses of several parents survive (Li et al. 2016). What is lost stays in a hypothesis's score. fairseq's
-    class counts from 1 and takes nothing off in the first step, so that it prefers short hypotheses, which differ less.
+    So hypotheses of several parents survive (Li et al. 2016). The penalty stays in a hypothesis's score. fairseq's
+    class counts from 1 and has no penalty in the first step, so that it prefers short hypotheses, which differ less.
     """
 
     def step(
@@ -48,10 +48,10 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Every hypothesis of a document is drawn word by word, except for one, which takes the likeliest word each time.
+    """Sampling word by word for all hypotheses of a document except one, which takes the likeliest word each time.
 
-    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` in the place of its
-    log P: it is the first of the document's results, and is recognised wherever the search has put it.
+    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log
+    P: it is the first of the document's results, and can be recognised wherever the search has put it.
     """
 
     def step(
@@ -64,10 +64,10 @@ class SamplingWithGreedy(fairseq_search.Search):
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """One extension of each hypothesis: scores, words and parents, each (B, beam); see fairseq's ``Search.step``.
 
-        In the first step, too, lprobs are (B, beam, V).
+        lprobs are (B, beam, V) in the first step, too.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
-        is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 by their rounding
+        is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
         if step == 0:
             is_greedy[:, 0] = True
         words = lprobs.argmax(dim=2)  # (B, beam)
@@ -185,7 +185,7 @@ ON_DEVICE = {
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError for numbers with which one of fairseq's search classes fails.
+    """Raise ValueError for numbers with which one of fairseq's search classes would fail.
 
     Args:
         beam: ``--beam``. words: V.
@@ -203,7 +203,7 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def continues_in_place(strategy: Any) -> bool:
-    """Whether each hypothesis continues in its own slot, so that one that has ended cannot come back in another."""
+    """Tell whether each hypothesis continues in its own slot, so that a finished one cannot reappear in another."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
@@ -213,10 +213,10 @@ def draws_words(strategy: Any) -> bool:
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """The widest beam, up to ``beam``, with which the strategy finds enough words among V + K = ``width``."""
+    """Largest beam size, up to ``beam``, for which the strategy finds enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two ask for twice as many words of a single hypothesis
+        beam = min(beam, (width - 1) // 2)  # these two need twice as many words of a single hypothesis
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)
@@ -243,16 +243,16 @@ def for_one_search(
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
         slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
-        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # more than any extended id
+        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # larger than any extended id
     return strategy
 
 
 class _AllowedWords:
-    """A ``prefix_allowed_tokens_fn`` that is asked and answers with extended ids, and knows documents by their rows.
+    """A ``prefix_allowed_tokens_fn`` that takes and returns extended ids, and identifies documents by their rows.
 
     Args:
-        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Those that
-            the document's summary cannot hold are left out.
+        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Ids that the
+            document's summary cannot contain are left out.
     """
 
     def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
@@ -278,12 +278,12 @@ def extended_constraints(
     """Packed constraints with ids of the dictionary -> with extended ids, on the CPU; None if the strategy has none.
 
     Args:
-        constraints: (B, n) or None. longest: most tokens of each summary before the end symbol.
+        constraints: (B, n) or None. longest: maximum number of tokens of each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
     Raises:
         NotImplementedError: the strategy does not support constraints.
-        ValueError: it needs some, or no summary can meet those of a document.
+        ValueError: it needs constraints, or no summary can meet a document's constraints.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:
@@ -298,7 +298,7 @@ def extended_constraints(
         count = sum(map(len, phrases))
         if count > longest[row]:
             raise ValueError(
-                f"--constraints: document {row + 1} of the batch must use {count} tokens, and a summary has at most "
+                f"--constraints: document {row + 1} of the batch must use {count} tokens, but a summary has at most "
                 f"{longest[row]} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
             )
         never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}

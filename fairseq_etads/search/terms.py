@@ -11,13 +11,14 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
+from ..platform.systems import belongs_to
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
 from .options import SYSTEMS, flag
 
 
 class TermBatch(NamedTuple):
-    """The batch of B documents that one search is about.
+    """The batch of B documents of one search.
 
     Attributes:
         net_input: the models' input; "src_tokens" (B, S) are ids of the documents' dictionary.
@@ -30,21 +31,21 @@ class TermBatch(NamedTuple):
     dictionary: Any
 
     def search_ids(self, words: Tensor) -> Tensor:
-        """Ids of the dictionary (B, n) -> search ids, by which log-probabilities are indexed.
+        """Translate ids of the dictionary (B, n) to search ids, the indices of log-probabilities.
 
-        A word that neither the model can generate nor the document offers for copying becomes the unknown word.
+        A word that can be neither generated nor copied becomes the unknown word.
         """
         return words if self.vocabulary is None else self.vocabulary.search_ids(words)
 
 
 class ActiveTerm(abc.ABC):
-    """A term in one search. B counts the documents that are not finished yet; beam is 1 in the first step.
+    """A term in one search. B is the number of unfinished documents; beam is 1 in the first step.
 
     Attributes:
-        largest_gain: the most that the term adds to a word's score in one step. Early stopping relies on it; infinity,
-            the default, is always right and lets no search with ``--early-stopping admissible`` end early.
-        scale: the factor, above 0, by which the term multiplies the scores that it is given before it adds to them.
-        end_always_counts: whether the end symbol's score counts even where ``--exact-length`` gives the length.
+        largest_gain: upper bound of the term's addition to a word's score in one step. Early stopping relies on it. The
+        default, infinity, is always correct, but prevents searches with ``--early-stopping admissible`` from ending
+        early. scale: factor, above 0, by which the term multiplies the given scores before it adds to them.
+    end_always_counts: whether the end symbol's score counts even if ``--exact-length`` gives the length.
     """
 
     largest_gain: float = math.inf
@@ -67,8 +68,8 @@ class ActiveTerm(abc.ABC):
         """Let each hypothesis continue another one. Override it if the term has a state per hypothesis.
 
         Args:
-            parents: (B, beam'), for each new hypothesis its parent's place among the beams of the last
-                :meth:`add_to`, after :meth:`select`.
+            parents: (B, beam'), index of each new hypothesis's parent among the beams of the last :meth:`add_to`, after
+                :meth:`select`.
         """
 
 
@@ -77,18 +78,18 @@ class SearchTerm(abc.ABC):
 
     @property
     def models(self) -> Sequence[nn.Module]:
-        """Models that the term reads: in evaluation mode during a search, which keeps to their positions."""
+        """Models that the term runs; they are in evaluation mode during a search, which respects their positions."""
         return ()
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:  # noqa: B027  # optional
-        """Raise ValueError if the term does not go with the ensemble ``models`` or the summaries' dictionary."""
+        """Raise ValueError if the term is incompatible with the ensemble ``models`` or the summaries' dictionary."""
 
     @abc.abstractmethod
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
-        """The term for one search, or None if it adds nothing to this batch.
+        """Make the term for one search, or None if it adds nothing to this batch.
 
         Raises:
-            ValueError: the term does not go with these data.
+            ValueError: the term is incompatible with this data.
         """
 
     def finish(self, results: Results, batch: TermBatch) -> None:  # noqa: B027  # optional
@@ -96,7 +97,7 @@ class SearchTerm(abc.ABC):
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:
-    """The most that the terms, in their order, together add to a word's log-probability in one step."""
+    """Upper bound of the terms' total addition to a word's log-probability in one step, in their order."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain
@@ -112,19 +113,19 @@ _OPTION_TERMS: Dict[str, _OptionTerm] = {}
 
 
 def register_option_term(option: str, parse: Callable[[Any], Any], make: Callable[[Any], SearchTerm]) -> None:
-    """Let an option of decoding add a term to the search.
+    """Let a decoding option add a term to the search.
 
     Args:
         option: a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: its value as given -> the value in the settings, which is false if the option is off; raises ValueError
-            for an impossible one.
+        parse: the given value -> the value in the settings, which is false if the option is off; raises ValueError for
+            an impossible one.
         make: the parsed value -> the term.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
 def parse_option(option: str, value: Any) -> Any:
-    """The value of a registered option in the settings; () if it is off.
+    """Value of a registered option in the settings; () if it is off.
 
     Raises:
         ValueError: the value is impossible, or the system that the option belongs to is missing.
@@ -134,13 +135,10 @@ def parse_option(option: str, value: Any) -> Any:
     if value is None or len(value) == 0:
         return ()
     shown = value if isinstance(value, str) else ",".join(map(str, value))
-    raise ValueError(
-        f'{flag(option)} {shown}: belongs to the system "{SYSTEMS[option]}", and this installation has no '
-        f"fairseq_etads/systems/{SYSTEMS[option]}: leave {flag(option)} out"
-    )
+    raise ValueError(f"{belongs_to(f'{flag(option)} {shown}', SYSTEMS[option])}: leave {flag(option)} out")
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:
-    """The terms of the registered options that are on."""
+    """Terms of the registered options that are on."""
     values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
     return [term.make(value) for term, value in values if value]

@@ -1,13 +1,14 @@
-"""Summaries of raw text by a model folder: the project's face in Python. Begin with :class:`Summarizer`.
+"""Summaries of raw text by a model folder, the project's main Python interface. Start with :class:`Summarizer`.
 
-Importing this package imports neither torch nor fairseq; :class:`Summarizer` and the classes of its results do when
-they are first used. Explanations (:class:`Explanation`) are data and a page, and need neither.
+Importing this package imports neither torch nor fairseq; :class:`Summarizer` and the classes of its results do on first
+use. Explanations (:class:`Explanation`) are data and a page, and need neither.
 """
 
 import logging
 from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
+from .picked import PickedSentence, Selection
 
 if TYPE_CHECKING:
     from .partial import PartialSummary
@@ -19,7 +20,9 @@ __all__ = [
     "Explanation",
     "FocusLayer",
     "PartialSummary",
+    "PickedSentence",
     "SaliencyLayer",
+    "Selection",
     "SourceToken",
     "Summarizer",
     "Summary",
@@ -29,12 +32,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import :class:`Summarizer` and its results when they are first used."""
+    """Import :class:`Summarizer` and its results on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # importing fairseq shows the INFO of all modules
+        logger.setLevel(logging.WARNING)  # importing fairseq shows INFO messages of all modules
     from . import partial, summarizer, summary
 
     found = {

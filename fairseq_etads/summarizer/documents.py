@@ -1,8 +1,7 @@
-"""Raw documents to parts, batches and ids, and ids of summaries to words. Without the dictionary's growing copy tail.
+"""Turn raw documents into parts, batches and ids, and ids of summaries into words. Without a growing copy tail.
 
-In a batch, words that the dictionary does not know get the ids behind its last one, in the order in which they occur.
-The model never looks at them beyond telling them apart, and nothing has to be remembered after the batch, so memory
-does not grow with the number of documents.
+In a batch, words that are not in the dictionary get the ids after its last one, in order of occurrence. The model only
+needs to distinguish them, and they are forgotten after the batch, so memory does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -13,33 +12,41 @@ from torch import Tensor
 
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
+from ..text.picking import FACTOR
 from ..text.words import SENTENCE_MARK
+from .extraction import Pick, SentencePicker
 from .folder.loading import LoadedFolder
+from .picked import Selection
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Characters of a part, about, beyond which no more documents are read ahead."""
+"""Approximate number of characters of a part beyond which no more documents are read ahead."""
 
 
 class Document(NamedTuple):
-    """A document to be summarised.
+    """A document to summarise.
 
     Attributes:
-        number: its place in the input. text: raw. tokens: those that are read. left_out: how many more there are.
+        number: its place in the input. text: raw. tokens: the tokens that are read. left_out: number of further tokens.
+        picked: the tokens' sentences, if an extractor has selected them; None: all are read. places: with ``picked``,
+            the index of each token's sentence, -1 for a mark. levels: level of each of these sentences.
     """
 
     number: int
     text: str
     tokens: Tuple[str, ...]
     left_out: int
+    picked: Optional[Selection] = None
+    places: Tuple[int, ...] = ()
+    levels: Tuple[str, ...] = ()
 
 
 class Batch(NamedTuple):
-    """Documents, and what a model is given of them.
+    """Documents, and a model's input from them.
 
     Attributes:
         sample: as a fairseq dataset makes it, on the CPU.
-        new_words: the words of the ids behind the source dictionary's last one.
-        padding: how many places of each document's row come before its first token.
+        new_words: the words of the ids after the source dictionary's last one. padding: number of places before the
+            first token in each document's row.
     """
 
     documents: List[Document]
@@ -49,14 +56,22 @@ class Batch(NamedTuple):
 
 
 class TextProcessing:
-    """How raw text becomes what the model reads, and what it writes becomes text.
+    """Conversion of raw text to model inputs, and of model outputs to text.
 
     Args:
         loaded: the model folder.
+
+    Attributes:
+        picker: the folder's extractor, which selects the sentences to read; None: the first tokens are read.
     """
 
     def __init__(self, loaded: LoadedFolder):
         task = loaded.task
+        self.picker = None
+        if loaded.extractor is not None:
+            self.picker = SentencePicker(loaded.extractor.loaded, loaded.extractor.picking)
+        self._factors = tuple(getattr(loaded.model, "factors", ()))
+        self._levels = task.factor_dictionaries.get(FACTOR) if self._factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
@@ -64,9 +79,30 @@ class TextProcessing:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
-        """Cut a raw text into tokens, and keep as many as the model reads."""
+        """Tokenise a raw text, and keep the tokens that the model reads."""
+        if self.picker is not None:
+            return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+
+    def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
+        """The document as its selected sentences in order, with marks between them if training had them."""
+        tokens: List[str] = []
+        places: List[int] = []
+        for place, sentence in enumerate(pick.selection.sentences):
+            line = " ".join(self.tokenizer.words.encode(sentence.text, self.tokenizer.keep_case))
+            if self.subwords is not None:
+                # GPT-2's pieces begin with the space before them
+                line = self.subwords.encode(f" {line}" if place and self.subword_kind == "gpt2" else line)
+            found = tokenize_line(line)
+            if place and self.tokenizer.marks != "drop":
+                tokens.append(SENTENCE_MARK)
+                places.append(-1)
+            tokens += found
+            places += [place] * len(found)
+        left_out = max(len(tokens) - self.limit, 0)
+        kept = tuple(tokens[: self.limit]), left_out, pick.selection, tuple(places[: self.limit])
+        return Document(number, text, *kept, pick.levels)
 
     def _tokens(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
@@ -76,7 +112,7 @@ class TextProcessing:
         return tokens
 
     def summary_tokens(self, text: str) -> List[str]:
-        """The tokens of a summary that is given as text; sentence marks stay if the model can write them."""
+        """Tokens of a given summary; sentence marks stay if the model can write them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
         mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         found: List[str] = []
@@ -85,7 +121,7 @@ class TextProcessing:
         return found
 
     def batch(self, documents: List[Document]) -> Batch:
-        """Documents side by side, padded to the longest."""
+        """Collate documents, padded to the longest."""
         new: Dict[str, int] = {}
         known, first_new = self.source.indices, len(self.source)
         rows = []
@@ -100,26 +136,39 @@ class TextProcessing:
         padding = [width - len(row) if self.pads_left else 0 for row in rows]
         for row, ids, start in zip(tokens, rows, padding):
             row[start : start + len(ids)] = torch.tensor(ids)
-        sample = {
+        sample: Dict[str, Any] = {
             "id": torch.tensor([document.number for document in documents]),
             "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
         }
+        if self._factors:
+            sample["net_input"]["factors"] = self._factor_values(documents, tokens, padding)
         return Batch(documents, sample, list(new), padding)
 
+    def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
+        """Level of each token's sentence (B, S, 1), by the dictionary of the factor."""
+        words = self._levels
+        assert words is not None, "the summariser has refused other factors"
+        values = torch.full_like(tokens, words.pad())
+        for row, document, start in zip(values, documents, padding):
+            levels = [document.levels[place] if place >= 0 else SENTENCE_MARK for place in document.places]
+            ids = [*map(words.index, levels), words.eos()]
+            row[start : start + len(ids)] = torch.tensor(ids)
+        return values[:, :, None]
+
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """The tokens of a summary as text, and where each stands in ``ids`` (T,), whose start and end symbols go."""
+        """Spell the tokens of a summary, and give their places in ``ids`` (T,) without start and end symbols."""
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
         spelled = self.spell_all(ids, batch)
         return places, [spelled[place] for place in places]
 
     def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
-        """All tokens of a summary (T,) as text, its start and end symbols, too."""
+        """Spell all tokens of a summary (T,), including its start and end symbols."""
         first_new = len(self.source)
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
-        """The text that tokens make."""
+        """Join tokens into text."""
         line = " ".join(tokens)
         if self.subwords is not None:
             line = self.subwords.decode(line)
@@ -127,8 +176,19 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Where each token of a document stands in its raw text; None where that cannot be told."""
-        return align(document.text, [self._spelling(token) for token in document.tokens])
+        """Characters of each token in the raw document; None where they cannot be determined."""
+        spelled = [self._spelling(token) for token in document.tokens]
+        if document.picked is None:
+            return align(document.text, spelled)
+        found: List[Optional[Span]] = [None] * len(spelled)
+        for number, sentence in enumerate(document.picked.sentences):
+            if sentence.start is None:
+                continue
+            tokens = [place for place, of in enumerate(document.places) if of == number]
+            spans = align(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
+            for token, span in zip(tokens, spans):
+                found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
+        return found
 
     def _spelling(self, token: str) -> str:
         if token == SENTENCE_MARK:
@@ -138,7 +198,7 @@ class TextProcessing:
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
-        """Whether two neighbouring tokens belong to one word."""
+        """Tell whether two neighbouring tokens belong to one word."""
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
@@ -146,19 +206,31 @@ class TextProcessing:
         return self.subword_kind == "gpt2" and not self._spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
-        """The word that the tokens of one word make."""
+        """Join the tokens of one word."""
         return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
 
     def shown(self, token: str) -> str:
-        """A token without the marks of subwords; empty for the end symbol."""
+        """Spell a token without the marks of subwords; empty for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones."""
+    """Yield numbered texts in parts of at most ``read_ahead``; fewer if texts are long.
+
+    If reading a text raises an error, the preceding texts come first.
+    """
     part: List[Tuple[int, Any]] = []
     characters = 0
-    for number, text in enumerate(texts):
+    numbered = enumerate(texts)
+    problem: Optional[Exception] = None
+    while True:
+        try:
+            number, text = next(numbered)
+        except StopIteration:
+            break
+        except Exception as error:
+            problem = error
+            break
         part.append((number, text))
         characters += len(text) if isinstance(text, str) else 0
         if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
@@ -166,10 +238,12 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
             part, characters = [], 0
     if part:
         yield part
+    if problem is not None:
+        raise problem
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """The documents by length, in parts of at most ``max_tokens`` with padding; a longer one is alone."""
+    """Group documents by length, in batches of at most ``max_tokens`` with padding; a longer document is alone."""
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):
         if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:

@@ -1,4 +1,4 @@
-"""Explanations of summaries: one more pass over document and summary, in which attention modules are recorded."""
+"""Explain summaries by one more pass over document and summary, in which attention modules are recorded."""
 
 import re
 import threading
@@ -21,11 +21,11 @@ _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 class Written(NamedTuple):
-    """What the model wrote.
+    """The model's output.
 
     Attributes:
         tokens: spelled, special symbols included; the last is the end symbol.
-        replaced: by the number of a token, the word that stands in its place, and which of the document's tokens it is.
+        replaced: number of a token -> the word that replaces it, and the number of the document's token.
     """
 
     tokens: Tuple[str, ...]
@@ -33,13 +33,12 @@ class Written(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """What a pass over one document and T tokens of its summary computed.
+    """Results of a pass over one document and T tokens of its summary.
 
     Attributes:
-        log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, the unknown word stands here.
-        pointer: None without one. shares: what copying contributes to each probability (T,). copied_from: (T,), -1 for
-            a token that was generated.
-        records: of the attention modules, by their names.
+        log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, True for the unknown word.
+    pointer: None without one. shares: copying's share of each probability (T,). copied_from: (T,), -1 for a generated
+        token. records: of the attention modules, by their names.
     """
 
     log_probs: Tensor
@@ -52,21 +51,21 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """Explains summaries of one model. Threads may share it; they are served one after the other.
+    """Explains summaries of one model. Threads may share it; their calls run one by one.
 
     Args:
-        model: in evaluation mode; it is left as it is. texts: of its folder. architecture: its name.
+        model: in evaluation mode; it is not changed. texts: of its folder. architecture: its name.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # a copy with modules of its own, because its attention is observed while others may use the model
+        # a copy of the modules, because its attention is observed while others may use the model
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> Written:
-        """A summary that is given as text, as the model would write it.
+        """Parse a given summary as the model would write it.
 
         Raises:
             InputError: it has no words, or more than the model has positions for.
@@ -83,10 +82,10 @@ class Explainer:
         return Written((*tokens, texts.target.eos_word), {})
 
     def explain(self, text: str, written: Written, summary: str, score: Optional[float]) -> Explanation:
-        """Explain why the model wrote a summary of a raw text.
+        """Explain the model's summary of a raw text.
 
         Args:
-            summary: its text. score: by which it was chosen; None: it was given.
+            summary: its text. score: the search's score; None: the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:
@@ -114,6 +113,7 @@ class Explainer:
             selected=_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0)) if gated else None,
             saliency_layers=tuple(SaliencyLayer(_layer(name), _row(g.mean((0, 1)))) for name, g in gates.items()),
             focus_layers=tuple(_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
+            picked=document.picked,
         )
 
     def _of_nothing(self, document: Document, summary: str, score: Optional[float]) -> Explanation:
@@ -189,9 +189,9 @@ class Explainer:
 
 
 def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
-    """log P (1, T, words), by extended id, as the search reckons with them.
+    """log P (1, T, words), by extended id, as in the search.
 
-    A word that a switch has decided against has the log-probability that it has in the mixture.
+    A word that a switch has decided against has its log-probability in the mixture.
     """
     log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
@@ -201,7 +201,7 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """The number of a module's layer, from 1."""
+    """Number of a module's layer, from 1."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} is of no layer"
     return int(match.group(1)) + 1

@@ -1,4 +1,4 @@
-"""What a model did when it wrote a summary, as plain data.
+"""Explanation of a summary as plain data.
 
 Shapes: T tokens of the summary, S of the document, H heads; the end symbol is a token of both. Matrices are tuples of
 rows.
@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .explanation_page import frame, page
+from .picked import Selection
 
 Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
@@ -26,8 +27,8 @@ class SourceToken:
 
     Attributes:
         text: its spelling, with the marks of subwords.
-        start, end: the characters text[start:end] of the raw document; None for the end symbol, and where they cannot
-            be told, because the tokenizer has changed the text beyond recognition.
+        start, end: the characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
+            changed the text too much to find them.
         known: whether the model can write it without copying.
     """
 
@@ -42,15 +43,13 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: its spelling, with the marks of subwords.
-        shown: without these marks.
-        starts_word: False for the second and later subwords of a word.
-        log_probability: log P of the token given those before it; -inf if the model cannot have written it here.
-        p_gen: probability of generating instead of copying; None without a pointer.
-        copied_share: the share of the token's probability that copying contributed; None without a pointer.
-        copied_from: the number of the document's token from which it was copied; None: it was generated.
-        replaces_unknown: the model wrote the unknown word here; the text is the most attended word of the document
-            (``--replace-unknown``), or a word of a given summary that the model cannot write.
+        text: its spelling, with the marks of subwords. shown: without these marks. starts_word: False for the second
+        and later subwords of a word. log_probability: log P of the token given the previous ones; -inf if the model
+        cannot have written it here. p_gen: probability of generating instead of copying; None without a pointer.
+        copied_share: copying's share of the token's probability; None without a pointer.
+    copied_from: number of the document's token that it was copied from; None: it was generated. replaces_unknown: the
+        model wrote the unknown word here; the text is the most attended word of the document (``--replace-unknown``),
+        or a word of a given summary that the model cannot write.
     """
 
     text: str
@@ -69,11 +68,11 @@ class SummaryToken:
 
 @dataclass(frozen=True)
 class SaliencyLayer:
-    """What saliency-selection lets through in one layer of the decoder.
+    """Saliency gates of one decoder layer.
 
     Attributes:
         layer: from 1.
-        gate: for each token of the document (S,), the mean over heads and the summary's tokens of g_ij.
+        gate: mean of g_ij over heads and the summary's tokens, for each token of the document (S,).
     """
 
     layer: int
@@ -82,12 +81,12 @@ class SaliencyLayer:
 
 @dataclass(frozen=True)
 class FocusLayer:
-    """Where each token of the document looks in one layer of the encoder with focus-attention.
+    """Centres and scopes of focus-attention in one encoder layer.
 
     Attributes:
         layer: from 1.
         centers: mu (H, S), in tokens from 0. scopes: sigma (H, S), in tokens.
-        strengths: factors of the bias (H,), where they are learned.
+        strengths: factors of the bias (H,), if they are learned.
     """
 
     layer: int
@@ -98,28 +97,25 @@ class FocusLayer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a model did when it wrote a summary, read off one pass over document and summary.
+    """A model's probabilities, attention and mechanisms for a summary, from one pass over document and summary.
 
-    The pass is in float32 and without the options of decoding: no temperature, no penalties. So the probabilities are
-    the model's own.
+    The pass is in float32 and without decoding options such as temperature and penalties. So the probabilities are the
+    model's own.
 
     Attributes:
-        document: the raw text.
-        source: its tokens that the model read, the end symbol last; empty if there was nothing to read.
-        left_out: how many more tokens the document has.
-        summary: its text.
-        tokens: of the summary as the model wrote them, the end symbol last.
-        score: by which the search chose the summary; None if it was given.
-        architecture: of the model. pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None:
-            the model has no saliency-selection.
-        attention: to the document (T, S), rows sum to 1: of the last decoder layer, the mean over heads, before a gate;
-            of recurrent models, their attention.
-        copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
+        document: the raw text. source: its tokens that the model read, the end symbol last; empty if there was nothing
+        to read.
+    left_out: number of further tokens of the document. summary: its text. tokens: of the summary as the model wrote
+        them, the end symbol last. score: the search's score; None if the summary was given. architecture: of the model.
+        pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None: the model has no
+        saliency-selection. attention: to the document (T, S), rows sum to 1: in Transformers the last decoder layer's,
+        mean over heads, before any gate. copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
         saliency: the gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
-            otherwise between 0 and 2, where 1 leaves attention as it is. None without saliency-selection.
-        selected: what the gate leaves of the attention, g_ij a_ij (T, S), mean over layers and heads: the weights by
-            which the decoder reads the document. None without saliency-selection.
-        saliency_layers, focus_layers: layers that have the mechanism.
+        otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection. selected: gated
+        attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder reads the document.
+        None without saliency-selection. saliency_layers, focus_layers: layers that have the mechanism. picked: the
+        sentences that an extractor selected from the whole document, the only ones that were read; None: the model has
+        no extractor.
     """
 
     document: str
@@ -137,20 +133,21 @@ class Explanation:
     selected: Optional[Matrix]
     saliency_layers: Tuple[SaliencyLayer, ...] = ()
     focus_layers: Tuple[FocusLayer, ...] = ()
+    picked: Optional[Selection] = None
 
     @property
     def log_probability(self) -> float:
-        """log P of the summary, its end symbol included; 0 if there is none."""
+        """log P of the summary, including its end symbol; 0 if there is none."""
         return math.fsum(token.log_probability for token in self.tokens)
 
     @property
     def coverage(self) -> Optional[Row]:
-        """The attention that each token of the document got (S,), summed over the tokens of the summary."""
+        """Attention of each token of the document (S,), summed over the tokens of the summary."""
         return None if self.attention is None else _sum_of_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """The sum over the summary's tokens of (1 - p_gen) a_j: how much was copied from each place (S,)."""
+        """Sum over the summary's tokens of (1 - p_gen) a_j: the amount copied from each place (S,)."""
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -158,17 +155,17 @@ class Explanation:
 
     @property
     def saliency_of_source(self) -> Optional[Row]:
-        """The saliency of each token of the document (S,): the mean of g_ij over the summary, layers and heads."""
+        """Saliency of each token of the document (S,): the mean of g_ij over the summary, layers and heads."""
         if not self.saliency:
             return None
         return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
-        """All of it as JSON can hold it, rounded to three or four digits.
+        """The explanation as JSON types, rounded to three or four digits.
 
         Args:
             least: the rows of attention, copying and selected are lists of pairs [j, weight]; weights below this are
-                left out. Sums over them ("coverage") are of all weights.
+                left out. Sums ("coverage") include all weights.
         """
         return {
             "schema": SCHEMA,
@@ -200,6 +197,7 @@ class Explanation:
                 }
                 for x in self.focus_layers
             ],
+            **({} if self.picked is None else {"picked": self.picked.to_dict()}),
         }
 
     def to_json(self, least: float = LEAST) -> str:
@@ -207,7 +205,7 @@ class Explanation:
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """A page to look at, which needs no other file and no network; see docs/explain.md.
+        """The explanation as a page that needs no other file and no network; see docs/explain.md.
 
         Args:
             title: such as the name of the document.
@@ -215,7 +213,7 @@ class Explanation:
         return page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page, in a frame of its own."""
+        """Representation in a notebook: the page in a frame."""
         return frame(self.to_dict())
 
 
@@ -224,7 +222,7 @@ def _sum_of_rows(rows: Matrix) -> Row:
 
 
 def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
-    """None also for what JSON has no number for."""
+    """Round a value; None also for values that JSON cannot represent."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
@@ -245,7 +243,7 @@ def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[in
 
 
 def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
-    """Pairs of place and rounded weight, 0 and what is below ``least`` left out."""
+    """Pairs of place and rounded weight, without 0 and values below ``least``."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 

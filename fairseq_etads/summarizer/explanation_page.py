@@ -1,9 +1,8 @@
-"""An explanation as one page of HTML, which needs nothing else: no other file, no network.
+"""An explanation as one self-contained HTML page: no other file, no network.
 
-:func:`page` takes the data of :meth:`Explanation.to_dict`. What comes from documents stands in the page as escaped
-text, and as numbers in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table
-of figures can still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script
-work, and nothing be loaded.
+:func:`page` takes the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers are
+in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table of figures can still
+be read. The page's own policy (Content-Security-Policy) allows exactly this style and this script, and loads nothing.
 """
 
 import base64
@@ -18,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
-"""Shades of the document in the page itself, before the script makes them finer."""
+"""Number of shades of the document in the page itself, before the script refines them."""
 _KINDS = {
     "saliency": "saliency",
     "attention": "attention",
@@ -27,7 +26,7 @@ _KINDS = {
 
 
 def page(data: Dict[str, Any], title: str = "") -> str:
-    """The page of an explanation.
+    """Make the page of an explanation.
 
     Args:
         data: of :meth:`Explanation.to_dict`. title: such as the name of the document.
@@ -51,7 +50,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """The page for a notebook, in a frame: neither's styles and scripts reach the other."""
+    """Put the page into a frame for a notebook: their styles and scripts do not affect each other."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -59,7 +58,7 @@ def frame(data: Dict[str, Any], height: int = 720) -> str:
 
 
 def index(pages: Sequence[Tuple[str, str, str]]) -> str:
-    """A page that links to others: the file of each, the name of its document, and the summary."""
+    """Make a page with links to others: the file of each, the name of its document, and the summary."""
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     rows = "".join(
         f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
@@ -77,13 +76,13 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that may stand inside <script>: in ASCII, and without the characters with which HTML would end it."""
+    """JSON for <script>: in ASCII, and without characters with which HTML would end the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def escaped(text: str) -> str:
-    """Text for HTML. Characters that cannot be seen but change what is seen are shown by their numbers."""
+    """Escape text for HTML. Invisible characters that change the display are shown by their numbers."""
     return "".join(_character(c) for c in text)
 
 
@@ -118,6 +117,9 @@ def _about(data: Dict[str, Any], title: str) -> str:
     if data["source"]:
         parts.append(f"{_plural(len(data['source']) - 1, 'token')} of the document read")
         parts += [f"{data['left_out']:,} not read"] if data["left_out"] else []
+        if data.get("picked"):
+            picked = data["picked"]
+            parts.append(f"{len(picked['sentences']):,} of {_plural(picked['total'], 'sentence')} picked")
         parts.append(f"log P of the summary {_number(data['log_probability'])}")
     parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
     return " · ".join(parts)
@@ -132,7 +134,9 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
     yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
     if data["left_out"]:
         yield '<p class="note">The grey end was not read: it is beyond the length with which the model was trained.</p>'
-    yield "</section></div>"
+    yield "</section>"
+    yield from _picked(data)
+    yield "</div>"
     yield '<div class="right needs-script"><section class="card" aria-label="Figures of one word">'
     yield '<p class="note" id="hint">Point at a word of the summary or the document, or go there with <kbd>Tab</kbd> '
     yield "and the arrow keys. A click keeps the word, <kbd>Esc</kbd> lets it go.</p>"
@@ -146,8 +150,26 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
     yield from _table(data)
 
 
+def _picked(data: Dict[str, Any]) -> Iterator[str]:
+    """The sentences that an extractor selected, as a table, if the model has an extractor."""
+    picked = data.get("picked")
+    if picked is None:
+        return
+    count, total = len(picked["sentences"]), picked["total"]
+    yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
+    yield f'<p class="note">An extractor gave each of the {_plural(total, "sentence")} of the document a probability, '
+    yield f"and selected the {count:,} likeliest that fit the model's length. It read these; the others are grey.</p>"
+    yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
+    yield '<th scope="col">sentence</th></tr></thead><tbody>'
+    for sentence in picked["sentences"]:
+        yield f"<tr><td class=number>{sentence['number'] + 1:,}</td>"
+        yield f"<td class=number>{_number(sentence['probability'])}</td>"
+        yield f"<td><bdi>{escaped(sentence['text'])}</bdi></td></tr>"
+    yield "</tbody></table></div></section>"
+
+
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """What the document is shaded by at first, and its values."""
+    """Initial shading of the document, and its values."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -196,7 +218,7 @@ def _summary(data: Dict[str, Any]) -> str:
 
 
 def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
-    """What is read out for a word of the summary."""
+    """Label of a word of the summary for screen readers."""
     text = escaped(token["shown"]) if token is not data["tokens"][-1] else "end of the summary"
     origin = "copied" if token["copied_from"] is not None else "generated"
     said = f", {origin}" if data["pointer"] != "none" else ""
@@ -204,7 +226,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """A bar as long as the token's probability, the share of copying in another colour."""
+    """A bar with the length of the token's probability, copying's share in another colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -215,7 +237,7 @@ def _bar(token: Dict[str, Any]) -> str:
 
 
 def _document(data: Dict[str, Any]) -> Iterator[str]:
-    """The raw text with a span around each token; tokens without a place of their own stand where they were read."""
+    """The raw text with a span around each token; tokens without a place are shown where they were read."""
     text, place = data["document"], 0
     _, values = _overview(data)
     low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
@@ -233,18 +255,25 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
             yield f'{space}<span class="t {kind} s{level}{thickness}">{shown}</span>'
             continue
         start = max(start, place)
-        yield escaped(text[place:start])
+        yield _between(text[place:start], data)
         yield f'<span class="t s{level}{thickness}">{escaped(text[start:end])}</span>'
         place = end
     rest = text[place:]
-    if rest.strip() and (data["left_out"] or not data["source"]):
+    if rest.strip() and (data["left_out"] or data.get("picked") or not data["source"]):
         yield f'<span class="unread">{escaped(rest)}</span>'
     else:
         yield escaped(rest)
 
 
+def _between(text: str, data: Dict[str, Any]) -> str:
+    """Text between two tokens, which was not read if it has words and the model reads picked sentences."""
+    if data.get("picked") and any(character.isalnum() for character in text):
+        return f'<span class="unread">{escaped(text)}</span>'
+    return escaped(text)
+
+
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Where a token stands if it is the very next thing in the text, such as a lone invisible character."""
+    """Place of a token if it is the very next thing in the text, such as a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -290,11 +319,11 @@ _TEACHES = {
     "probability": "The bar under a word: the probability that the model gave it, given those before; its coloured "
     "part is due to copying.",
 }
-"""A sentence for each notion, in HTML."""
+"""An explanatory sentence for each term, in HTML."""
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
-    """What the notions mean that this model has, and which mechanisms it has not."""
+    """Explain the model's terms, and list the mechanisms that it lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
     has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
@@ -358,7 +387,7 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 
 
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
-    """What the script reads: no text, weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
+    """Data for the script: no text, weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None
     return {

@@ -13,15 +13,13 @@ class PartialSummary:
     """The best summary of a document that a search has found so far. A later one need not begin with its words.
 
     Attributes:
-        number: the document's place in the input.
-        text, tokens: as of :class:`Summary`.
-        score: as of :class:`Summary`; of a summary that has not ended, the score that it would have if it ended here.
-        has_ended: whether the model has ended it. The search goes on as long as a better one can follow.
-        spans: where each token that was read stands in the text of the document, text[start:end]; None where that
-            cannot be told.
-        attention: to the document when its last token was written: a weight for each token that was read. They and
-            the weight of the document's end add up to 1. None if the summary has ended, or if the model has none.
-        copying: the copy distribution of that step, likewise; None also for a model without a pointer.
+        number: the document's place in the input. text, tokens: as in :class:`Summary`.
+    score: as in :class:`Summary`; for an unfinished summary, its score if it ended here.
+    has_ended: whether the model has ended it. The search continues as long as a better one can follow.
+    spans: characters text[start:end] of each token that was read; None where they cannot be determined. attention: to
+        the document when its last token was written: a weight for each token that was read. With the weight of the
+        document's end they add up to 1. None if the summary has ended, or if the model has no attention. copying: the
+        copy distribution of that step, likewise; None also for a model without a pointer.
     """
 
     number: int
@@ -38,7 +36,7 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """What to give a search over a batch, so that ``on_step`` is called with text in the place of ids."""
+    """Make the ``on_step`` of a search over a batch, which passes text instead of ids to the caller's ``on_step``."""
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # by the row in the batch
 

@@ -1,4 +1,4 @@
-"""Summaries inside an engine that distributes data, such as Ray Data or Spark: batches of records in and out."""
+"""Summarise inside an engine that distributes data, such as Ray Data or Spark: batches of records in and out."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -8,16 +8,16 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """Adds summaries to batches of records, as ``ray.data.Dataset.map_batches`` calls it (docs/scale.md).
+    """Adds summaries to batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
 
     The engine makes an instance in each of its workers, which loads the model once. It also distributes the records,
-    starts workers again that have ended, and gives their batches to others.
+    restarts workers that have ended, and gives their batches to others.
 
     Args:
-        folder: of the model, or the name of one that comes with the package. Every worker must see it.
+        folder: of the model, or the name of one that comes with the package. Every worker must have access to it.
         column: of the texts.
         device: such as "cuda"; None: a GPU if the worker sees one.
-        options: of :meth:`Summarizer.stream`: those of decoding, ``max_tokens``.
+        options: of :meth:`Summarizer.stream`: decoding options, ``max_tokens``.
 
     Raises:
         InputError: the folder or an option is wrong.
@@ -29,7 +29,7 @@ class RecordSummarizer:
         self.summarizer.stream([], **options)  # so that a wrong option is refused before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
-        """The columns of a batch, and three more.
+        """Add three columns to a batch.
 
         Args:
             batch: name -> values, all of the same length: a dictionary of arrays, or a data frame of pandas.

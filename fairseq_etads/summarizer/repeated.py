@@ -1,4 +1,4 @@
-"""Documents that are summarised many times, each time with other options of decoding: read once, encoded once."""
+"""Documents that are summarised many times with different decoding options: read once, encoded once."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,11 +8,11 @@ from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30
-"""Most memory for encoder states, unless a call says something else."""
+"""Default limit of the memory for encoder states."""
 
 
 class _EncodedDocuments(NamedTuple):
-    """Documents side by side, and what the model has computed of them; None if that is not kept."""
+    """A batch of documents, and the model's cached outputs; None if they are not cached."""
 
     batch: Batch
     encoded: Optional[EncodedBatch]
@@ -22,9 +22,9 @@ class Hypothesis(NamedTuple):
     """A hypothesis of a search with extractive weights.
 
     Attributes:
-        text: of the summary. features: five numbers, of which the score is the sum, weighted by 1 and the weights of
-            all features but log p: counts of words, bigrams, trigrams and reorderings over the length penalty, and
-            before them all else that the score is made of.
+        text: of the summary. features: five numbers; the score is their sum with the weights 1 and the weights of all
+            features except log p. The last four are counts of words, bigrams, trigrams and reorderings over the length
+            penalty; the first is the rest of the score.
     """
 
     text: str
@@ -32,19 +32,19 @@ class Hypothesis(NamedTuple):
 
 
 class RepeatedDocuments:
-    """Summarises the same documents again and again, in the batches in which :meth:`Summarizer.summarize` would.
+    """Summarises the same documents repeatedly, in the same batches as :meth:`Summarizer.summarize`.
 
-    The encoder's output is kept on the CPU, with the keys and values that the decoder projects from it, as long as
-    there is room; the other documents are encoded again in each call. Summaries are the same either way. For a single
-    thread.
+    The encoder's output is kept on the CPU, with the keys and values that the decoder projects from it, up to the
+    memory limit; the other documents are encoded again in each call. Summaries are the same in both cases. It is for a
+    single thread.
 
     Args:
         texts: raw text. max_tokens: source tokens in a batch, padding included.
-        state_bytes: most memory for what is kept; 0: keep nothing.
+        state_bytes: memory limit of the cache; 0: no cache.
 
     Attributes:
-        documents: how many have words, so that the model reads them. encoded_once: how many of them are kept, which is
-            known after the first call. state_bytes: the memory that they take. max_tokens: as given.
+        documents: number of documents with words, which the model reads. encoded_once: number of cached ones, known
+            after the first call. state_bytes: memory of the cache. max_tokens: as given.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class RepeatedDocuments:
                 yield _EncodedDocuments(summarizer._texts.batch(together), EncodedBatch() if self._most_bytes else None)
 
     def check(self, **decoding: Any) -> None:
-        """Raise InputError if the model cannot be searched with these options of decoding."""
+        """Raise InputError if the model does not support these decoding options."""
         self._summarizer._search(decoding, origins=False)
 
     def summarize(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[Summary]:
-        """Summaries in the order of the documents, without the places of copied words.
+        """Return summaries in the order of the documents, without the places of copied words.
 
         Args:
             on_batch: called after each batch with its number of documents.
-            decoding: options of decoding; the folder has the defaults.
+            decoding: decoding options; the folder has the defaults.
 
         Raises:
             InputError: an option does not exist or has an impossible value.
@@ -88,7 +88,7 @@ class RepeatedDocuments:
         return [results[number] for number in range(len(results))]
 
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
-        """All that the search finds, in the order of the documents; nothing for a document without words.
+        """Return all hypotheses of the search, in the order of the documents; none for a document without words.
 
         Args:
             on_batch, decoding: as for :meth:`summarize`, ``extractive_weights`` among them.
@@ -115,7 +115,7 @@ class RepeatedDocuments:
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
     def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
-        """What ``decode`` returns for each document that has words, by its number."""
+        """Results of ``decode`` for each document that has words, by its number."""
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
@@ -127,7 +127,7 @@ class RepeatedDocuments:
         return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
-        """Count what is kept of a batch; without it if there is no room."""
+        """Account for the cache of a batch; drop it if the memory limit is reached."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:
             return part._replace(encoded=None)

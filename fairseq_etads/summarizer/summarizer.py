@@ -1,4 +1,4 @@
-"""Summaries of raw text by the model of a folder."""
+"""Summarise raw text by the model of a folder."""
 
 import os
 import threading
@@ -14,6 +14,7 @@ from ..search.encoded import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
+from ..text.picking import FACTOR
 from . import Explanation
 from .documents import Batch, Document, TextProcessing, batches, parts
 from .explaining import Explainer, Written
@@ -23,18 +24,18 @@ from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
-"""Source tokens in a batch, padding included, unless a call says something else."""
+"""Default number of source tokens per batch, with padding."""
 READ_AHEAD = 256
-"""Documents that are read before the first of them is summarised, so that batches hold documents of similar lengths."""
+"""Number of documents to read before the first is summarised, so that batches have documents of similar lengths."""
 _MOST_SEARCHES = 16
-"""Sets of options whose generator is kept for the next call."""
+"""Number of sets of options for which the generator is cached."""
 
 
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, whether unknown words of its summaries are to be replaced, and who is told of every step."""
+    """A generator with its post-processing flag and progress callback."""
 
     generator: SummaryGenerator
     replaces_unknown: bool
@@ -42,15 +43,14 @@ class _Search(NamedTuple):
 
 
 class Summarizer:
-    """Summarises raw text. Make one with :meth:`load`.
+    """Summarises raw text. Create it with :meth:`load`.
 
-    Several threads may use one at once, and it can be pickled. The weights are packed for the processor at the first
-    call, and kept.
+    Several threads may share it, and it can be pickled. The weights are packed for the processor at the first call, and
+    kept.
 
     Attributes:
-        folder: where it was loaded from.
-        config: what the folder's config.json says.
-        device: where the model is.
+        folder: the folder that it was loaded from. config: content of the folder's config.json. device: the model's
+            device.
     """
 
     def __init__(self, folder: Path, device: Optional[str] = None):
@@ -58,10 +58,13 @@ class Summarizer:
         self.folder, self.config = folder, loaded.config
         self.device = device_of(device)
         self._model = loaded.model.to(self.device)
-        if getattr(self._model, "factors", ()):
+        factors = tuple(getattr(self._model, "factors", ()))
+        if factors and (factors != (FACTOR,) or loaded.extractor is None):
+            how = "prepare the documents with etads-prepare --factors, and use fairseq-generate"
+            if factors == (FACTOR,):
+                how = "export the model with etads-export --extractor RUN"
             raise InputError(
-                f"{folder}: the model reads source factors ({', '.join(self._model.factors)}), which raw text does not "
-                "have: prepare the documents with etads-prepare --factors, and use fairseq-generate"
+                f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
         self._texts, self._shortlist = TextProcessing(loaded), loaded.shortlist
         self._has_pointer = pointer_of(self._model) is not None
@@ -69,14 +72,15 @@ class Summarizer:
 
     @classmethod
     def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
-        """Load a model folder, which ``etads-export`` makes. No code of the folder is run.
+        """Load a model folder made by ``etads-export``. No code of the folder is run.
 
         Args:
             folder: or the name of a model that comes with the package, such as "debian".
             device: such as "cpu" or "cuda:0" (None: the GPU if there is one).
 
         Raises:
-            InputError: it is no model folder, is damaged, or was made by a later version; says what to do.
+            InputError: it is not a model folder, is damaged, or was made by a later version; the message says what to
+                do.
         """
         return cls(find_folder(folder), device)
 
@@ -87,7 +91,7 @@ class Summarizer:
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled: all but generators and packed weights, which are made again where they are needed."""
+        """Drop generators and packed weights from the pickle; they are made again on demand."""
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -112,19 +116,19 @@ class Summarizer:
         on_step: Optional[OnPartialSummary] = None,
         **decoding: Any,
     ) -> Union[Summary, List[Summary]]:
-        """Summarise a text or several.
+        """Summarise one text or several.
 
         Args:
             texts: raw text; its lines are paragraphs. One text gives one summary, several a list in the same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
             on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
-                of this call. It can stop the call: what it raises is raised here.
+                of this call. It can stop the call: its exceptions are raised here.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
 
         Raises:
-            InputError: an option does not exist or has an impossible value; names both, and what there is.
-            TypeError: a text is something else.
+            InputError: an option does not exist or has an impossible value; the message names both, and the choices.
+        TypeError: a text is not a str.
         """
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
@@ -141,16 +145,17 @@ class Summarizer:
         errors: str = "raise",
         **decoding: Any,
     ) -> Iterator[Summary]:
-        """Summarise texts one after the other, in constant memory; summaries come in the order of the texts.
+        """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
 
         Args:
             texts: may be endless; at most ``read_ahead`` of them are read before their summaries are returned.
-            read_ahead: 1 answers each text at once; more are faster, because batches are made of similar lengths.
-            errors: "raise", or "keep": go on, and say what went wrong in :attr:`Summary.problem`.
-            max_tokens, decoding: as for :meth:`summarize`.
+            read_ahead: 1 summarises each text immediately; larger numbers are faster, because batches have similar
+            lengths.
+        errors: "raise", or "keep": continue, and report the problem in :attr:`Summary.problem`. max_tokens, decoding:
+            as for :meth:`summarize`.
 
         Raises:
-            InputError: see :meth:`summarize`; raised at once, and not only when the first summary is asked for.
+            InputError: see :meth:`summarize`; raised immediately, not only when the first summary is requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
@@ -158,23 +163,23 @@ class Summarizer:
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
-        """Why the model writes the summary that it writes of a text, or how it would have come to another one.
+        """Explain the model's summary of a text, or a given summary.
 
-        The summary is read once more together with the text, in float32 and without options of decoding; so this is
-        exact for what is written, and costs about as much as a step of training.
+        The model reads the summary once more together with the text, in float32 and without decoding options. So the
+        explanation is exact for the written summary, and takes about as long as a training step.
 
         Args:
             summary: explain this text, such as a reference; None: the summary that the search finds.
             decoding: options of the search, as for :meth:`summarize`.
 
         Returns:
-            probabilities, attention, saliency, focus and copying as data; a notebook shows it as a page, and
+            Probabilities, attention, saliency, focus and copying as data; a notebook shows it as a page, and
             ``to_html()`` returns that page.
 
         Raises:
             InputError: see :meth:`summarize`; the summary has no words or too many; or it is given with options, which
                 would have no effect.
-            TypeError: text or summary is something else.
+            TypeError: text or summary is not a str.
         """
         for name, value in (("text", text), ("summary", summary)):
             if not isinstance(value, str) and not (value is None and name == "summary"):
@@ -185,7 +190,7 @@ class Summarizer:
             raise InputError(f"{call_options.flag(next(iter(decoding)))} has no effect on a summary that is given")
         explainer = self._get_explainer()
         if not self._texts.read(0, text).tokens:
-            raise InputError("the document has no words, of which a summary could be explained")
+            raise InputError("the document has no words, so there is no summary to explain")
         return explainer.explain(text, explainer.given(summary), summary, None)
 
     def _get_explainer(self) -> Explainer:
@@ -194,16 +199,21 @@ class Summarizer:
                 self._explainer = Explainer(self._model, self._texts, self.config.architecture)
             return self._explainer
 
+    @property
+    def picks_sentences(self) -> bool:
+        """True if the folder has an extractor, which selects sentences of the whole document for the model."""
+        return self._texts.picker is not None
+
     def token_count(self, text: str) -> int:
-        """How many tokens a text has for this model, those that it would not read included."""
+        """Number of tokens of a text for this model, including tokens that it would not read."""
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
 
     def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
-        """The generator for the options of a call, made once for each set of options.
+        """Get the generator for the options of a call, made once for each set of options.
 
         Args:
-            origins: find out which words are copied, which reads each document once more.
+            origins: also determine the copied words, which takes another pass over each document.
         """
         settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
@@ -218,11 +228,11 @@ class Summarizer:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
-            raise InputError(f"--shortlist: {self.folder} has none; make it anew with etads-export --shortlist FILE")
+            raise InputError(f"--shortlist: {self.folder} has none; make it again with etads-export --shortlist FILE")
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # now, when a format that the device does not have can be blamed on the option
+                copies.current()  # now, when an unsupported dtype can be attributed to the option
                 self._copies[infer_dtype] = copies
             generator = SummaryGenerator(
                 [self._model],
@@ -251,7 +261,7 @@ class Summarizer:
                 yield results.pop(number)
 
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
-        """A text as tokens; None if there is nothing to search for, and the result is known."""
+        """Tokenise a text; None if there is nothing to search for, and the result is known."""
         try:
             if not isinstance(text, str):
                 raise TypeError(f"text number {number} (from 0) is of the type {type(text).__name__}, not str")
@@ -267,7 +277,7 @@ class Summarizer:
         return None
 
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
-        """The summaries of a batch; with ``keep``, of each document alone if the batch fails."""
+        """Summaries of a batch; with ``keep``, of each document alone if the batch fails."""
         try:
             return self._decode(self._texts.batch(documents), search)
         except Exception as error:
@@ -283,7 +293,7 @@ class Summarizer:
         return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
-        """The hypotheses of each document, best first."""
+        """Search; returns the hypotheses of each document, best first."""
         on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
@@ -311,11 +321,12 @@ class Summarizer:
             tokens=tuple(tokens),
             copied=self._copied(document, tokens, origins),
             truncation=Truncation(len(document.tokens), document.left_out),
+            picked=document.picked,
         )
         return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """The summary of a text, able to explain itself."""
+        """Make a summary of a text that can explain itself."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -324,7 +335,7 @@ class Summarizer:
         return summary
 
     def _copied(self, document: Document, tokens: List[str], origins: List[int]) -> Tuple[CopiedWord, ...]:
-        """The copied words; neighbouring subwords of a word that stand side by side in the document are one."""
+        """The copied words; neighbouring subwords of a word that are adjacent in the document form one."""
         if not any(origin >= 0 for origin in origins):
             return ()
         spans = self._texts.spans(document)
@@ -347,9 +358,9 @@ class Summarizer:
 
 
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
-    """Raise TypeError if that is not several texts, and InputError if a number is not 1 or more."""
+    """Raise TypeError if ``texts`` is not several texts, and InputError if a number is not 1 or more."""
     if isinstance(texts, (str, bytes)):
-        raise TypeError("stream takes several texts; summarize takes one, too")
+        raise TypeError("stream takes several texts; summarize() also takes one")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
             raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
@@ -358,7 +369,7 @@ def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> N
 def _replace_unknown(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
-    """Put the most attended word of the document in the place of each unknown one, in place."""
+    """Replace each unknown word by the most attended word of the document, in place."""
     for place, token in enumerate(tokens):
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
@@ -371,7 +382,7 @@ def _failed(error: Exception, truncation: Truncation) -> Summary:
 
 
 def device_of(name: Optional[str]) -> torch.device:
-    """The device of that name, by default the GPU if there is one; InputError if there is no such device."""
+    """The device with that name, by default the GPU if there is one; InputError if it does not exist."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)

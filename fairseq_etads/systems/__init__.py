@@ -1,6 +1,6 @@
-"""The systems that the papers compare with, a folder each. The rest of the package never imports them.
+"""Systems that the papers compare with, one folder each. The rest of the package never imports them.
 
-Each folder's ``__init__`` imports what fairseq registers for it, and says where its other parts are.
+Each folder's ``__init__`` imports the system's fairseq classes, and lists the places of its other parts.
 """
 
 import importlib
@@ -12,13 +12,13 @@ from ..platform.systems import BROUGHT, belongs_to, is_there
 
 
 def present() -> List[ModuleType]:
-    """The systems whose folders are there, imported, in the order of their names; a broken one raises its error."""
+    """Import the systems with a folder, in alphabetical order; a broken one raises its error."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
 def register() -> None:
-    """Register all systems with fairseq; architectures and criterions of a missing one say to which it belongs."""
+    """Register all systems with fairseq; architectures and criterions of a missing one name the system."""
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -32,7 +32,7 @@ def register() -> None:
 
 
 def _missing(sentence: str) -> Type[Any]:
-    """A class that stands for a model or criterion of a missing system: whatever fairseq asks it raises ValueError."""
+    """Make a placeholder for a model or criterion of a missing system: fairseq's every use of it raises ValueError."""
 
     class Missing:
         @classmethod

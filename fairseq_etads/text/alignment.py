@@ -1,7 +1,7 @@
-"""Where the tokens of a text stand in its characters, although the tokenizer has changed both.
+"""Find the characters of a text that each token comes from, although tokenising has changed both.
 
-Cleaning and tokenizing lower-case, compose accents, drop invisible characters, write quotes and dashes in other ways
-and put in spaces. So text and tokens are both *folded*, to what none of this changes, and then compared from left to
+Cleaning and tokenising lower-case the text, compose accents, drop invisible characters, rewrite quotes and dashes, and
+insert spaces. So text and tokens are both *folded* to a form that none of this changes, and then compared from left to
 right.
 """
 
@@ -9,12 +9,12 @@ import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 Span = Tuple[int, int]
-"""First character, and the one behind the last."""
+"""First character, and the one after the last."""
 
 WINDOW = 2000
-"""How many folded characters further on a token is looked for that is not where it should be."""
+"""Number of folded characters within which a token that is not in its place is searched for."""
 _CERTAIN = 12
-"""So many folded characters, of a token and those behind it, must be found there."""
+"""Number of folded characters, of the token and its successors, that must match there."""
 _BLOCK = 4096
 _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
@@ -22,11 +22,11 @@ _FOLDED = {
     **dict.fromkeys("–—―", "--"),
 }
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-"""How the Penn Treebank spells brackets."""
+"""Spellings of brackets in the Penn Treebank."""
 
 
 def fold(text: str) -> str:
-    """A character with its accents, or a word, without what cleaning and tokenizing may change."""
+    """Fold a character with its accents, or a word, to a form that cleaning and tokenising do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
@@ -36,16 +36,16 @@ def fold(text: str) -> str:
 
 def _visible(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cs":  # half a character of UTF-16, which cleaning replaces
+    if category == "Cs":  # half of a UTF-16 pair, which cleaning replaces
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 
 
 def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """A token as the text spells it, near enough for :func:`fold`.
+    """Approximate a token's spelling in the text, closely enough for :func:`fold`.
 
     Args:
-        words: how words are cut, one of WORD_KINDS. subwords: "subword_nmt", "sentencepiece" or None.
+        words: the tokeniser's kind of words, one of WORD_KINDS. subwords: "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
         token = token[:-2]
@@ -57,7 +57,7 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
 
 
 class _Folded:
-    """A text folded as far as it has been asked for, with the span of each folded character."""
+    """A text, folded on demand, with the span of each folded character."""
 
     def __init__(self, text: str):
         self.text = text
@@ -76,7 +76,7 @@ class _Folded:
             start = end
 
     def reach(self, length: int) -> None:
-        """Fold until there are so many characters, or the text ends."""
+        """Fold until there are ``count`` characters or the text ends."""
         parts: List[str] = []
         size = len(self.folded)
         while size < length:
@@ -92,11 +92,11 @@ class _Folded:
 
 
 def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
-    """The span in ``text`` of each token; None where it cannot be told.
+    """The span in ``text`` of each token; None where it cannot be determined.
 
     Args:
-        spelled: the tokens in the order of the text, each as :func:`spelling` returns it; empty for what is not of the
-            text. They may end before the text does.
+        spelled: the tokens in the order of the text, each as :func:`spelling` returns it; empty for tokens that are not
+            in the text. They may end before the text does.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]
@@ -118,7 +118,7 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
 
 def _further_on(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
-    """Where a token stands behind ``place`` together with those that follow it; -1 if it does not, or if one doubts."""
+    """Find a token after ``place``, together with its successors; -1 if it is not there or the match is uncertain."""
     wanted = ""
     for token in tokens[number:]:
         wanted += token

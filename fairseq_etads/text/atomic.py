@@ -11,13 +11,13 @@ from ..platform.outputs import writing
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 ORIGINAL = "original"
-"""Ending of SPLIT.source.original: the documents before they were lower-cased and their digits masked."""
+"""Ending of SPLIT.source.original: documents before lower-casing and masking of digits."""
 ORIGIN = "origin"
-"""Ending of SPLIT.source.origin: a word for each document that says where it comes from, such as "cnn"."""
+"""Ending of SPLIT.source.origin: the origin of each document in a word, such as "cnn"."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:
-    """Write a JSON file. File names that are not UTF-8 are written as escapes, which reading turns back."""
+    """Write a JSON file. File names that are not UTF-8 are written as escapes, which reading decodes."""
     with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")

@@ -1,7 +1,7 @@
-"""SHA256SUMS: a list of what the files of a folder held when they were made, in the format of ``sha256sum -c``.
+"""SHA256SUMS: checksums of a folder's files at their creation, in the format of ``sha256sum -c``.
 
-Commands that make files write the list, and commands that read them compare, so that damage is noticed. Without a list,
-as in data that fairseq-preprocess made, nothing is compared. SHA-256 takes about 0.7 s per GiB.
+Commands that make files write the list. Commands that read them compare, so that damage is noticed. Without a list, as
+with data made by fairseq-preprocess, nothing is compared. SHA-256 takes about 0.7 s per GiB.
 """
 
 import contextlib
@@ -37,13 +37,15 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """What SHA256SUMS holds for ``checksums``, name -> SHA-256; the first line, a comment, protects the list itself."""
+    """Contents of SHA256SUMS for ``checksums``, name -> SHA-256. The first line, a comment, protects the list
+    itself.
+    """
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
 
 def _read_list(content: str) -> Dict[str, str]:
-    """Name -> SHA-256 of a list, which may be without the first line; raises ValueError if it is damaged."""
+    """Name -> SHA-256 of a list, with or without its first line; raises ValueError if it is damaged."""
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
         rest = content
@@ -51,7 +53,7 @@ def _read_list(content: str) -> Dict[str, str]:
         raise ValueError("its own checksum is wrong")
     found = [_LINE.fullmatch(line) for line in rest.split("\n")[:-1]]
     if not found or None in found:
-        raise ValueError(f"line {found.index(None) + 1} is no checksum" if found else "it lists nothing")
+        raise ValueError(f"line {found.index(None) + 1} is not a checksum" if found else "it lists nothing")
     return {match.group(2): match.group(1) for match in found if match}
 
 
@@ -60,7 +62,7 @@ class Checksums:
 
     Args:
         folder: it need not exist.
-        advice: what the user can do about a damaged file, a sentence without its full stop.
+        advice: what the user can do about a damaged file; a sentence without its full stop.
 
     Attributes:
         listed: name -> SHA-256; a name is a path in the folder, such as "words/train.source". Empty without a list.
@@ -84,16 +86,16 @@ class Checksums:
         return f"{self.advice}; or, if you have changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Compare those of the files that are listed, and watch them from now on.
+        """Compare the listed files among these, and watch them from now on.
 
         Raises:
-            InputError: a file is not what it was, or missing.
+            InputError: a file has changed or is missing.
         """
         for name in names:
             path = self.folder / name
             if name in self.listed and not (may_be_missing and not path.exists()):
                 if not path.is_file():
-                    raise InputError(f"{path} is missing, but {NAME} beside it lists it. {self._way_out()}")
+                    raise InputError(f"{path} is missing, but {NAME} in its folder lists it. {self._way_out()}")
                 self.watch(path)
                 self.compare(name, sha256(path))
 
@@ -101,15 +103,18 @@ class Checksums:
         """Raise InputError if the file is listed with another checksum."""
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
-                f"{self.folder / name} is damaged or was changed: its checksum is not that in {NAME}. {self._way_out()}"
+                f"{self.folder / name} is damaged or was changed: its checksum is not the one in {NAME}. "
+                f"{self._way_out()}"
             )
 
     def watch(self, *paths: Path) -> None:
-        """Remember when files were last changed, for :meth:`verify_unchanged`."""
+        """Remember the modification times of files, for :meth:`verify_unchanged`."""
         self._watched.update({path: _stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
-        """Raise InputError if a watched file has changed. A file that is gone does no harm to those who opened it."""
+        """Raise InputError if a watched file has changed. A deleted file does not matter to a process that has it
+        open.
+        """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _stamp(path) != stamp:
@@ -117,10 +122,10 @@ class Checksums:
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:
-        """Around the making of files from watched ones: lists them, and watches them.
+        """Context manager for making files from watched ones: lists and watches the new files.
 
         Raises:
-            InputError: a watched file has changed in the meantime; what was made is deleted.
+            InputError: a watched file has changed in the meantime; the new files are deleted.
         """
         self.forget(*names)
         yield
@@ -134,7 +139,7 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Take files from the list that are about to be made anew; their change will be no surprise."""
+        """Drop files from the list that are about to be replaced, so that their change is expected."""
         for name in names:
             self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
@@ -148,10 +153,10 @@ class Checksums:
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
-        """List files that an older version made, or a command that was ended before it could list them."""
+        """List files of an older version, or of a command that ended before it could list them."""
         self.add(*(name for name in names if name not in self.listed))
 
     def _write(self, listed: Dict[str, str]) -> None:
-        """Replace the list, in one step."""
+        """Replace the list atomically."""
         self.listed = listed
         write_text(self.path, list_of(listed))

@@ -1,4 +1,4 @@
-"""Raw text to one clean line: the same for the texts of training and for new ones."""
+"""Turn raw text into one clean line, in the same way for training data and for new text."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from typing import Tuple
 from .words import SENTENCE_MARK, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
-"""What counts call it."""
+"""Its name in the counts."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -17,16 +17,16 @@ _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 
 
 def neutralise_marks(text: str) -> Tuple[str, int]:
-    """The text with spaces inside literal sentence marks, in upper or lower case, and the number of them."""
+    """Put spaces into literal sentence marks, in either case; returns the text and their number."""
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
 def clean(text: str, counts: Counter) -> str:
-    """One line of Unicode NFC with single spaces; adds the number of characters changed, by kind, to ``counts``.
+    """Normalise text to one line of Unicode NFC with single spaces; adds the changes, by kind, to ``counts``.
 
-    Control characters become spaces; zero-width spaces, soft hyphens and byte order marks go; lone surrogates, which
-    no file can hold, become U+FFFD; a literal sentence mark in the text gets spaces inside. Of texts that are not in
-    the form NFC, each is counted once.
+    Control characters become spaces; zero-width spaces, soft hyphens and byte order marks are removed; lone surrogates,
+    which no file can hold, become U+FFFD; a literal sentence mark gets spaces inside. Each text that is not in NFC
+    counts once.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)
@@ -47,10 +47,10 @@ def clean(text: str, counts: Counter) -> str:
 
 
 def one_line(text: str) -> str:
-    """A raw document as the line that training would have had.
+    """Turn a raw document into the line that training data would have.
 
     Lines of the text are paragraphs. A text with several, or with sentence marks, gets a mark after each sentence, as
-    ``etads-corpus`` puts them; another one is left to the tokenizer, which cuts it into sentences if it needs them.
+    in ``etads-corpus``. Any other is left to the tokeniser, which splits it into sentences if necessary.
     """
     pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
     cleaned = [piece for piece in (clean(piece, Counter()) for piece in pieces) if piece]

@@ -1,7 +1,7 @@
-"""Reads compressed files strictly: what is cut off or damaged raises an error instead of ending the text early.
+"""Read compressed files strictly: truncated or damaged data raises an error instead of ending the text early.
 
-Python's own readers are lenient in three places: gzip takes a file of no bytes for an empty text, and lzma and bz2
-silently leave out what follows the first stream if it is damaged (parallel compressors write many streams).
+Python's own readers are lenient in three places: gzip treats a file of no bytes as an empty text, and lzma and bz2
+silently drop everything after the first stream if it is damaged (parallel compressors write many streams).
 """
 
 import bz2
@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict
 
 BLOCK = 1 << 16
-"""Compressed bytes that are read at a time."""
+"""Compressed bytes per read."""
 MOST_AT_ONCE = 1 << 24
-"""Decompressed bytes of a step."""
+"""Decompressed bytes per step."""
 BUFFER = 1 << 16
-"""Decompressed bytes that a reader keeps ready."""
+"""Decompressed bytes in a reader's buffer."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""A file may become this many times as large, and in any case this many bytes. Texts become 3 to 20 times as large."""
+"""Allowed growth in decompression: this many times the size, and always this many bytes. Texts become 3 to 20 times as
+large.
+"""
 
 
 class _SmallSteps:
-    """A decompressor of the package zstandard that stops after about as many bytes as asked for, as Python's own do."""
+    """A zstandard decompressor that stops after about the requested number of bytes, as Python's own do."""
 
     STEP = 1 << 11
-    """Compressed bytes of a step, which can become 70 MB."""
+    """Compressed bytes per step, which can expand to 70 MB."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -69,7 +71,7 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _zstd_decompressor,
 }
-"""Suffix of a compressed file -> what makes a decompressor of one stream."""
+"""Suffix of a compressed file -> factory of a decompressor for one stream."""
 
 
 class _Decompressed(io.RawIOBase):
@@ -81,10 +83,10 @@ class _Decompressed(io.RawIOBase):
     def __init__(self, file: BinaryIO, make: Callable[[], Any]):
         self.file, self.make = file, make
         self.stream: Any = make()  # None between two streams
-        self.rest = b""  # compressed bytes behind the stream that has ended
+        self.rest = b""  # compressed bytes after the end of the stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0
-        """Bytes until now."""
+        """Compressed bytes so far."""
 
     def readable(self) -> bool:
         return True
@@ -97,7 +99,7 @@ class _Decompressed(io.RawIOBase):
                 return 0
             try:
                 self.ready = memoryview(self._decompress(block))
-            except Exception as error:  # every library has its own
+            except Exception as error:  # every library has its own exception
                 raise OSError(f"damaged: {error}") from None
             self._check_size()
             if self.stream.eof:
@@ -108,7 +110,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """About MOST_AT_ONCE bytes at most; of gzip, which becomes at most 1,032 times as large, a block's."""
+        """Decompress about MOST_AT_ONCE bytes at most; for gzip, which expands at most 1,032 times, one block."""
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)
@@ -122,11 +124,11 @@ class _Decompressed(io.RawIOBase):
             )
 
     def _next_block(self) -> bytes:
-        """Compressed bytes for the stream, a new one if need be; none at the end of the file."""
+        """Compressed bytes for the stream, or for a new one if necessary; none at the end of the file."""
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:
-                raise OSError("cut off: the compressed data do not end")
+                raise OSError("cut off: the compressed data is incomplete")
             return block
         while block and not block.lstrip(b"\0"):
             block = self._read()
@@ -144,5 +146,5 @@ class _Decompressed(io.RawIOBase):
 
 
 def open_compressed(path: Path) -> BinaryIO:
-    """Open a file whose suffix is in DECOMPRESSORS for reading, decompressed."""
+    """Open a file with a suffix in DECOMPRESSORS for reading, decompressed."""
     return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

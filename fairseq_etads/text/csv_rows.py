@@ -11,19 +11,19 @@ from .cleaning import REPLACED_CONTROLS
 from .files import name_of
 
 LONGEST_CELL = 1 << 26
-"""Characters of a cell; a longer one comes of a quote that was never closed."""
+"""Most characters in a cell; a longer one results from a quote that was never closed."""
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""What may separate cells unless --delimiter says, and its name."""
+"""Separators that are detected without --delimiter, and their names."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
 def parse_delimiter(text: str) -> str:
-    """The character that --delimiter names; "tab" and "\\\\t" are the tabulator. Empty if the option is not given.
+    """The character that --delimiter names; "tab" and "\\\\t" mean the tabulator. Empty if the option is not given.
 
     Raises:
-        InputError: it is none that can separate cells.
+        InputError: it cannot separate cells.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -37,7 +37,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
     Args:
         lines: the lines of the file with their ends. path: for messages.
         quotes: whether a quote encloses a cell.
-        counts: gets the number of characters that were changed.
+        counts: the number of changed characters is added.
 
     Raises:
         InputError: the file is not CSV; names file and line.
@@ -49,12 +49,12 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
         yield from rows
     except csv.Error as error:
         kind = "TSV" if delimiter == "\t" else "CSV"
-        advice = "; --no-quotes takes quotes for characters like others" if quotes else ""
+        advice = "; --no-quotes treats quotes as ordinary characters" if quotes else ""
         raise InputError(f"{name_of(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
 
 
 def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Lines without what the csv module stops at: carriage returns in cells and, before Python 3.11, NULs."""
+    """Remove characters that stop the csv module: carriage returns in cells and, before Python 3.11, NULs."""
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")
         line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
@@ -77,4 +77,4 @@ COLUMNS = (
     ("text", "headline"),
     ("document", "title"),
 )
-"""Pairs of column names, those of Hugging Face's data sets among them; the first that a table has is taken."""
+"""Pairs of column names, including the names in Hugging Face's data sets; the first pair in a table is used."""

@@ -1,4 +1,4 @@
-"""From a document and its summaries, as a reader found them, to clean lines of text: the same for every corpus."""
+"""Turn a document and its summaries, as a reader found them, into clean lines; the same for every corpus."""
 
 import html
 import html.entities
@@ -11,17 +11,17 @@ from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
-"""What split_sentences imports when it is first called; it takes seconds."""
+"""Module that split_sentences imports at its first call; this takes seconds."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
 WARNINGS = {
-    HTML_TAGS: "--strip-html takes them out",
+    HTML_TAGS: "--strip-html removes them",
     HTML_ENTITIES: "--strip-html decodes them",
-    ZERO_WIDTH: "--strip-invisible takes them out",
-    BIDIRECTIONAL: "--strip-invisible takes them out",
+    ZERO_WIDTH: "--strip-invisible removes them",
+    BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""What a text may hold by mistake, and is left in it unless an option says so; with the option."""
+"""Suspicious contents that are kept by default -> the option that changes this."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -31,13 +31,13 @@ _INLINE = (
     "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
     "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
 )
-# of names that HTML has, so that <unk>, <cit> and the like stay; <s> and <q> are symbols here
+# only HTML's own names, so that <unk>, <cit> and the like stay; <s> and <q> are symbols here
 _HTML_TAG = re.compile(
     rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
 )
 _HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
-# with the joiners, which Persian, Indic scripts and emoji need: so they are never taken out unasked
+# includes the joiners that Persian, Indic scripts and emoji need, so these are removed only on request
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -45,20 +45,20 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """A record that cannot be read. The message gives the reason in a few words, by which report.json counts."""
+    """A record that cannot be read. The message is a short reason, under which report.json counts the record."""
 
 
 class Unfit(BadDocument):
-    """A record that can be read but that the corpus's own rules leave out: always dropped and counted."""
+    """A valid record that the corpus's own rules exclude: always dropped and counted."""
 
 
 @dataclass
 class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
-    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original`` is the source
-    before the reader lower-cased it and masked its digits, with the same words between white space, if it is wanted.
-    ``origin`` is a word that says where the document comes from, if that is wanted.
+    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original``, if requested,
+    is the source before the reader lower-cased it and masked its digits, with the same words between white space.
+    ``origin``, if requested, is a word that says where the document comes from.
     """
 
     source: Sequence[str]
@@ -71,16 +71,16 @@ class Document:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How documents become lines: options of etads-corpus that all corpora share, under the same names.
+    """Options for turning documents into lines, shared by all corpora of etads-corpus under the same names.
 
     Attributes:
         split: cut paragraphs into sentences (--sentences).
         full_stops: add a full stop to pieces that lack one.
-        keep_empty: keep documents whose source or summary is empty.
-        source_sentences, source_words: keep only so many of a document; 0 for all.
-        short_lead: keep one sentence more if the first ``source_sentences`` have fewer characters than this.
-        strip_html: take out tags, scripts and comments, and decode entities.
-        strip_invisible: take out zero-width characters and bidirectional controls.
+        keep_empty: keep documents with an empty source or summary.
+        source_sentences, source_words: number of sentences and words of a document to keep; 0 for all.
+        short_lead: keep one more sentence if the first ``source_sentences`` have fewer characters than this.
+        strip_html: remove tags, scripts and comments, and decode entities.
+        strip_invisible: remove zero-width characters and bidirectional controls.
     """
 
     split: bool = True
@@ -97,8 +97,8 @@ class LineOptions:
 class DocumentLines:
     """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
 
-    ``original`` is the source line as it was before it was lower-cased, ``origin`` that of the document, if wanted.
-    ``warnings`` counts what was left in the text and may be there by mistake, by the keys of WARNINGS.
+    ``original``, if requested, is the source line before it was lower-cased; ``origin``, if requested, is the
+    document's. ``warnings`` counts suspicious contents that were kept, by the keys of WARNINGS.
     """
 
     source: str = ""
@@ -111,7 +111,7 @@ class DocumentLines:
 
 
 def find_suspicious(text: str) -> Counter:
-    """How often the text has each of what WARNINGS lists."""
+    """Count each kind of WARNINGS in the text."""
     found: Counter = Counter()
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
@@ -128,9 +128,9 @@ def _is_entity(text: str) -> bool:
 
 
 def strip_html(text: str, counts: Counter) -> str:
-    """The text without HTML's tags, comments and scripts, its entities decoded; adds their numbers to ``counts``.
+    """Remove HTML's tags, comments and scripts, and decode its entities; adds their numbers to ``counts``.
 
-    Where a tag begins or ends a paragraph or the like, a new line begins.
+    A tag that begins or ends a block, such as a paragraph, starts a new line.
     """
     if "<" in text:
         text, hidden = _without_hidden(text)
@@ -143,7 +143,7 @@ def strip_html(text: str, counts: Counter) -> str:
 
 
 def _without_hidden(text: str) -> Tuple[str, int]:
-    """The text without comments, scripts and styles, and how many there were; one that does not end stays."""
+    """Remove comments, scripts and styles, and count them; an unterminated one stays."""
     kept, start, found = [], 0, 0
     for opening in _HIDDEN.finditer(text):
         if opening.start() < start:
@@ -159,7 +159,7 @@ def _without_hidden(text: str) -> Tuple[str, int]:
 
 
 def strip_invisible(text: str, counts: Counter) -> str:
-    """The text without zero-width characters and bidirectional controls; adds their number to ``counts``."""
+    """Remove zero-width characters and bidirectional controls; adds their number to ``counts``."""
     for pattern in () if text.isascii() else (_ZERO_WIDTH, _BIDIRECTIONAL):
         text, found = pattern.subn("", text)
         counts["zero-width characters and bidirectional controls taken out"] += found
@@ -167,7 +167,7 @@ def strip_invisible(text: str, counts: Counter) -> str:
 
 
 def add_full_stop(text: str) -> str:
-    """The text with a full stop if it ends in none: captions and highlights of CNN/DM lack it (See et al. 2017)."""
+    """Add a full stop if the text ends in none: captions and highlights of CNN/DM lack it (See et al. 2017)."""
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
@@ -187,19 +187,19 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """The source line with the words of ``original``; the line itself if the sentences have not as many words."""
+    """The source line in the spelling of ``original``; the line itself if the numbers of words differ."""
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
-    remaining = iter(words)  # the line may have been cut at its end
+    remaining = iter(words)  # the end of the line may have been cut off
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
-    """Clean sentences; pieces that are not to be cut count as one each. Adds to the counts of ``made``."""
+    """Clean sentences; an unsplit piece counts as one. Adds to the counts of ``made``."""
     out: List[str] = []
     counts = made.counts
-    if options.strip_html:  # all together: a tag or a script can go over several lines
+    if options.strip_html:  # all together: a tag or a script can extend over several lines
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
         piece = strip_invisible(piece, counts) if options.strip_invisible else piece
@@ -217,7 +217,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
 
 
 def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
-    """The first sentences and words of a document, as many as the options allow."""
+    """The first sentences and words of a document, within the options' limits."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
         if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:

@@ -1,4 +1,4 @@
-"""Read text files, plain or compressed, line by line; an error names the file and the line that is not UTF-8."""
+"""Read text files, plain or compressed, by line; errors name the file and the line that is not UTF-8."""
 
 import contextlib
 import sys
@@ -10,17 +10,17 @@ from ..platform.errors import InputError
 from .compression import DECOMPRESSORS, open_compressed
 
 STANDARD_INPUT = "-"
-"""The file name that stands for standard input."""
+"""File name that stands for standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
 """A ``fallback`` of :func:`read_lines`: bytes that are not UTF-8 become characters that :func:`is_utf8` finds."""
 
 _read_input: Any = None
-"""The standard input that has been read: there is nothing more to read in it."""
+"""Standard input after it has been read: it cannot be read again."""
 
 
 def name_of(path: Path) -> str:
-    """What to call a file in a message."""
+    """Name of a file in messages."""
     return "standard input" if path.name == STANDARD_INPUT else str(path)
 
 
@@ -29,8 +29,8 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a plain, .gz, .xz, .bz2 or .zst file for reading, decompressed; ``-`` is standard input.
 
     Raises:
-        InputError: the file cannot be read or turns out to be damaged or cut off, when it is opened or while it is
-            read; or standard input is to be read a second time.
+        InputError: on opening or while reading: the file cannot be read, or is damaged or truncated; or standard input
+            is read a second time.
     """
     try:
         if str(path) == STANDARD_INPUT:
@@ -54,7 +54,7 @@ def _standard_input() -> BinaryIO:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text was UTF-8 when it was read with ``fallback=ESCAPE_INVALID``."""
+    """Tell whether a text that was read with ``fallback=ESCAPE_INVALID`` was UTF-8."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
@@ -66,13 +66,14 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
     Args:
         path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
-        fallback: how to read a line that is not UTF-8: the name of an encoding, or "replace" to put U+FFFD in the place
-            of invalid bytes; ESCAPE_INVALID to leave it to the caller; empty to refuse it.
-        counts: if given, the lines that were read by ``fallback`` are counted in it, but for ESCAPE_INVALID.
+        fallback: treatment of a line that is not UTF-8: the name of an encoding to read it in; "replace" to replace
+            invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
+        counts: if given, counts the lines that were read by ``fallback``, except with ESCAPE_INVALID.
         ends: keep the line ends.
 
     Raises:
-        InputError: the file cannot be read, or a line is neither UTF-8 nor in ``fallback``; names file and line.
+        InputError: the file cannot be read, or a line is neither UTF-8 nor in ``fallback``; the message names file and
+            line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
@@ -88,7 +89,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    """The text of a line that is not UTF-8, read by ``fallback``; InputError if it has no such encoding either."""
+    """Decode a line that is not UTF-8 by ``fallback``; InputError if it is not in that encoding either."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"

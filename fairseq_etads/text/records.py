@@ -1,10 +1,11 @@
-"""Documents to summarise, from lines, JSON lines, CSV, folders or files.
+"""Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
-``etads-summarize`` takes them raw. For ``scripts/generate.sh``, whose options stand here, they become the lines that
-fairseq-interactive reads, cleaned as ``etads-corpus`` cleans the texts of training.
+``etads-summarize`` takes them raw. For ``scripts/generate.sh`` they become lines for fairseq-interactive, cleaned as
+``etads-corpus`` cleans training data; the script's options are defined here.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import shutil
@@ -22,15 +23,17 @@ from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
-"""Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
+"""Fields that may hold the document, by priority; the same as in etads-corpus table."""
 
+_RECORDS_SEARCHED = 100
+"""Records of JSON lines of which one must have a known field."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """The name of a document, a file or the id or line number of a record, and its raw text.
+    """A document to summarise: its name (a file, or a record's id or line number) and its raw text.
 
-    The lines of the text are paragraphs. ``problem`` says why it cannot be read.
+    The lines of the text are paragraphs. ``problem`` says why it is unreadable.
     """
 
     name: str
@@ -39,10 +42,10 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """The format of a command's inputs: the one that is given, or what the names and the first line tell.
+    """The format of a command's inputs: the given one, or a guess from names and the first line.
 
     Raises:
-        InputError: an input is missing, they are of several formats, or not of the given one.
+        InputError: an input is missing, or the inputs have several formats, or not the given one.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -51,36 +54,82 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
         if path.is_dir() and given not in (None, "folder"):
             raise InputError(f"FILE {path}: is a folder, and --input-format is {given}")
         if given == "folder" and not path.is_dir():
-            raise InputError(f"FILE {path}: is no folder, and --input-format is folder")
+            raise InputError(f"FILE {path}: is not a folder, and --input-format is folder")
     if given:
         return given
     return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
 
 
+def add_input_format(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what a document is: --input-format and --lines."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--input-format",
+        choices=FORMATS,
+        help="file: every file is a document; lines: every line; folder: every file in it; jsonl, csv: every record "
+        "(default: told by the names and the first line; a text file is a document, and standard input has one a line)",
+    )
+    group.add_argument(
+        "--lines",
+        dest="input_format",
+        action="store_const",
+        const="lines",
+        help="every line is a document, as --input-format lines",
+    )
+
+
+def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
+    """What is taken for a document, for a message, and how to say that it is something else.
+
+    Args:
+        given: the format that the user gave, if any.
+    """
+    said = f"every {unit_of(kind)} is a document"
+    if given or kind not in ("lines", "file"):
+        return said
+    if kind == "lines":
+        return f"{said}; --input-format file reads a whole file as one"
+    if len(files) == 1 and _has_lines(Path(files[0])):
+        said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
+    return f"{said}; --lines reads every line as one"
+
+
+def _has_lines(path: Path) -> bool:
+    """Whether a file has more than one line with text in it."""
+    with contextlib.suppress(InputError):  # reading it says what is wrong
+        texts = (line for line in read_lines(path, "replace") if line.strip())
+        return len(list(itertools.islice(texts, 2))) > 1
+    return False
+
+
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
-        return "lines"  # reading says what is wrong
+        return "lines"  # the reader will say what is wrong
     if sys.stdin.isatty():
-        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
+        print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # the peeked lines can still be read
 
 
-def guess_format(paths: Sequence[Path]) -> str:
-    """The format of the inputs, from their names and, for a single file, its first line.
+def guess_format(paths: Sequence[Path], text: str = "file") -> str:
+    """The format of the inputs, from their names and their first lines.
+
+    Args:
+        text: the format of text files.
 
     Raises:
-        InputError: they are of several formats.
+        InputError: they have several formats.
     """
-    found = {_format_of(path) for path in paths}
+    found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
-        raise InputError("folders, JSON lines, CSV and text files together; give those of one kind (--input-format)")
+        raise InputError("folders, JSON lines, CSV and text files are mixed; give inputs of one kind (--input-format)")
     (kind,) = found
-    return "file" if kind == "lines" and len(paths) > 1 else kind
+    return kind
 
 
 def _format_of(path: Path) -> str:
+    """The format of an input; empty if it is plain text."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
@@ -90,13 +139,13 @@ def _format_of(path: Path) -> str:
         return "csv"
     first = next((line for line in read_lines(path, "replace") if line.strip()), "")
     try:
-        return "jsonl" if isinstance(json.loads(first), dict) else "lines"
+        return "jsonl" if isinstance(json.loads(first), dict) else ""
     except (ValueError, RecursionError):
-        return "lines"
+        return ""
 
 
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
-    """The documents of the inputs, in order.
+    """Yield the documents of the inputs, in order.
 
     Args:
         kind: one of FORMATS.
@@ -120,17 +169,17 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """What is a document in inputs of a format, in a word."""
+    """The word for a document in inputs of a format."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """What separates the cells of a table with this first line."""
+    """Detect the separator of a table's cells from its first line."""
     return "\t" if path.suffix == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """The names of the fields of a table ("jsonl" or "csv"): of its first record or row; in lower case for CSV."""
+    """Names of a table's fields ("jsonl" or "csv"), from its first record or row; lower-cased for CSV."""
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
             continue
@@ -145,7 +194,7 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """The document, or a problem if it is not UTF-8 and was read with ESCAPE_INVALID."""
+    """Add a problem to a document that was read with ESCAPE_INVALID and is not UTF-8."""
     if is_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")
@@ -161,20 +210,24 @@ def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
 
 
 def _files_of(folder: Path) -> List[Path]:
-    """The files of a folder by name, without hidden ones; raises InputError if there are none."""
+    """Files of a folder by name, without hidden ones; raises InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
         raise InputError(f"{folder}: no file in it")
     if len(files) < len(entries):
-        _say(f"{folder}: {len(entries) - len(files)} folders in it are not looked into")
+        _say(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
 
 
 def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    for number, line in enumerate(read_lines(path, fallback), 1):
-        if not line.strip():
-            continue
+    lines: Iterator[Tuple[int, str]] = (
+        numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
+    )
+    if not column:
+        column, read = _find_column(lines, path)
+        lines = itertools.chain(read, lines)
+    for number, line in lines:
         name, where = str(number), f"{name_of(path)}, line {number}"
         try:
             record = _record(line)
@@ -187,8 +240,28 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
             yield NewDocument(name, "", f"{where}: {error}")
 
 
+def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
+    """The known field of the first record that has one, and the numbered lines read for it.
+
+    The field is empty if no line is a JSON object.
+
+    Raises:
+        InputError: none of the first records has a known field.
+    """
+    read: List[Tuple[int, str]] = []
+    others: List[Tuple[List[str], str]] = []
+    for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
+        read.append((number, line))
+        with contextlib.suppress(BadDocument):
+            names = list(_record(line))
+            if any(column in names for column in SOURCE_COLUMNS):
+                return _known_column(names, ""), read
+            others.append((names, f"{name_of(path)}, line {number}"))
+    return _known_column(*others[0]) if others else "", read
+
+
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """A document a row; the first row has the columns' names, in upper or lower case."""
+    """One document per row; the first row has the columns' names, in either case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -225,7 +298,7 @@ def _record(line: str) -> Dict[str, Any]:
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """The paragraphs of a text, or a list of sentences; raises BadDocument if the field is neither."""
+    """Paragraphs of a text, or a list of sentences; raises BadDocument for any other field."""
     if column not in record:
         raise BadDocument(f'no "{column}"')
     value = record[column]
@@ -237,25 +310,20 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
 
 
 def _one_line(text: str, kind: str) -> str:
-    """The line that fairseq-interactive is to read, which would also end lines at lone carriage returns."""
+    """Join the line for fairseq-interactive, which would also end a line at a lone carriage return."""
     if kind == "lines":
         return " ".join(text.replace("\0", " ").split())
     document = Document([piece for piece in text.split("\n") if piece.strip()], [])
     return make_lines(document, LineOptions(keep_empty=True)).source
 
 
-def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
+def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
     """What the inputs were taken for, and how to say that they are something else."""
-    what = unit_of(kind)
-    advice = ""
-    if is_guess and kind == "lines" and blank:
-        advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"
-    elif is_guess and kind == "lines":
-        advice = "; --input-format file takes the whole file for one"
-    elif is_guess and kind == "file":
-        advice = "; --input-format lines takes every line for one"
-    names = ", ".join(map(str, paths[:3])) + (", …" if len(paths) > 3 else "")
-    return f"{names}: every {what} is a document ({number:,}){advice}"
+    said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
+    if not given and kind == "lines" and blank:
+        advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"
+    names = ", ".join(inputs[:3]) + (", …" if len(inputs) > 3 else "")
+    return f"{'' if said.startswith(inputs[0]) else f'{names}: '}{said} ({number:,}){separator}{advice}"
 
 
 def _say(text: str) -> None:
@@ -263,7 +331,7 @@ def _say(text: str) -> None:
 
 
 def write_documents(args: argparse.Namespace) -> None:
-    """Write a line for each document to OUT/documents and its name to OUT/names; say what was found.
+    """Write the documents' lines to OUT/documents and their names to OUT/names; report the detected format.
 
     Raises:
         InputError: an input cannot be read; without --skip-bad, a document cannot.
@@ -280,23 +348,23 @@ def write_documents(args: argparse.Namespace) -> None:
         elif path.is_dir() and args.input_format not in (None, "folder"):
             raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
         paths.append(path)
-    kind = args.input_format or guess_format(paths)
+    kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
         raise InputError(f"--input {args.input[0]}: no document in it")
-    _say(_describe(kind, args.input_format is None, counts["documents"], args.input, blank))
+    _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
-        _say(f"{counts['bad']:,} of them cannot be read (--skip-bad); their summaries are empty")
+        _say(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Returns the numbers of documents and of bad ones, and whether an empty line stands between two others."""
+    """Returns the numbers of documents and of bad ones, and whether there is an empty line between two others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
-                raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")
+                raise InputError(f"{document.problem}; with --skip-bad such documents get an empty summary")
             counts["documents"] += 1
             counts["bad"] += bool(document.problem)
             line = _one_line(document.text, kind)
@@ -308,10 +376,10 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Read the options of ``scripts/generate.sh`` that concern the input."""
+    """Parse the input options of ``scripts/generate.sh``."""
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
-    parser.add_argument("--input-format", choices=FORMATS)
+    add_input_format(parser)
     parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)

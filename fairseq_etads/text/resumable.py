@@ -1,4 +1,4 @@
-"""A file of results, one line a document, that a second run goes on with after the first was ended at any moment."""
+"""Result files, one line per document, that a second run continues after an interruption at any moment."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""In a line of OUT.resume of its own: the SHA-256 of the complete file, written just before it gets its name."""
+"""Key of the last line of OUT.resume: the SHA-256 of the complete file, written just before renaming."""
 
 
 def json_line(record: Dict[str, Any]) -> bytes:
@@ -24,7 +24,7 @@ def json_line(record: Dict[str, Any]) -> bytes:
 def json_lines(content: bytes) -> List[Any]:
     """The record of each whole line, None where it is not JSON.
 
-    What stands behind the last line end was being written when a process was killed.
+    Text after the last line end was being written when a process was killed.
     """
     records: List[Any] = []
     for line in content.split(b"\n")[:-1]:
@@ -41,9 +41,9 @@ def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
 
 
 class Progress(NamedTuple):
-    """What is done: so many documents, whose lines end at byte ``size``, ``failed`` of them without a result.
+    """The state of a run: ``documents`` done, their lines ending at byte ``size``, ``failed`` without a result.
 
-    ``sha256`` is that of the documents' names and texts.
+    ``sha256`` is the checksum of the documents' names and texts.
     """
 
     documents: int
@@ -53,20 +53,20 @@ class Progress(NamedTuple):
 
 
 class ResumableLines:
-    """Writes OUT.partial, and OUT itself when all is done; OUT.resume says how far it has got.
+    """Writes OUT.partial, and OUT itself when all is done; OUT.resume records the progress.
 
-    A line of OUT.resume is written after the lines that it counts. What stands behind them in OUT.partial is cut off
-    when the next run begins, and made again. So no document is left out, and none is there twice.
+    A line of OUT.resume is written after the lines that it counts. The next run cuts off any later lines of OUT.partial
+    and computes them again. So no document is missing, and none is there twice.
 
     Args:
-        path: OUT. settings: all that decides what the lines are, but for the documents.
+        path: OUT. settings: all that determines the lines, except for the documents.
 
     Attributes:
-        progress: of the run before, and then of this one. is_complete: OUT is there, made with these settings, and only
-            OUT.resume was left to be deleted. :meth:`rest` tells whether it is of the same documents.
+        progress: of the previous run, and then of this one. is_complete: OUT is there, made with these settings, and
+            only OUT.resume remained to be deleted. :meth:`rest` checks that the documents are the same.
 
     Raises:
-        InputError: the partial file is of other settings, or another process is writing it.
+        InputError: the partial file was made with other settings, or another process is writing it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -101,16 +101,16 @@ class ResumableLines:
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
     def _is_named(self, last: Progress) -> bool:
-        """Whether OUT is what the journal is about, which was left when the process ended after the last step but one.
+        """Tell whether OUT is the journal's output: the process ended just before it could delete the journal.
 
-        An older OUT may stand there, whose partial file somebody has deleted.
+        There may instead be an older OUT, if the user deleted the partial file.
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
         return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
-        """How far the run before had got, first to last; empty if there was none.
+        """Progress of the previous run, first to last; empty if there was none.
 
         Raises:
             InputError: it had other settings.
@@ -135,19 +135,19 @@ class ResumableLines:
         return begun
 
     def _begun_otherwise(self, how: str) -> str:
-        advice = f"give another --output, or delete it and {self.journal.name} to begin anew"
-        return f"--output {self.path}: {self.partial.name} beside it {how}; {advice}"
+        advice = f"give another --output, or delete it and {self.journal.name} to start again"
+        return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
-        """The documents that are not done; InputError if those that are done have changed."""
+        """The documents that remain; InputError if finished documents have changed."""
         done = f"has summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
-                raise InputError(self._begun_otherwise(f"{done}, and there are only {number:,} documents now"))
+                raise InputError(self._begun_otherwise(f"{done}, but there are only {number:,} documents now"))
             self._count(document)
         if self._digest.hexdigest() != self.progress.sha256:
-            raise InputError(self._begun_otherwise(f"{done}, which are others now"))
+            raise InputError(self._begun_otherwise(f"{done}, which have changed"))
         return documents
 
     def _count(self, document: NewDocument) -> None:
@@ -167,10 +167,10 @@ class ResumableLines:
         )
 
     def mark(self) -> None:
-        """Make sure that a later run need not repeat what has been written."""
+        """Make sure that a later run need not repeat the lines written so far."""
         assert self._file is not None
         self._file.flush()
-        os.fsync(self._file.fileno())  # the lines are on disk before the journal counts them
+        os.fsync(self._file.fileno())  # the lines reach the disk before the journal counts them
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())
 
@@ -180,14 +180,14 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files; a later run continues behind what was marked."""
+        """Close the files; a later run continues from the last mark."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()
         self._lock.close()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the complete file to OUT."""
         if not self.is_complete:
             self.mark()
             self._note({OUTPUT: sha256(self.partial)})

@@ -14,10 +14,10 @@ def word_positions(words: Words) -> Dict[str, int]:
 
 
 def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
-    """The table of LCS lengths, a row for each prefix of the reference.
+    """Rows of the table of LCS lengths, one for each prefix of the reference.
 
-    A row, the lengths for every prefix of the other list, is one integer: bit j is 0 where the length grows at word j
-    (Hyyrö 2004). So a row costs a few operations.
+    A row holds the lengths for every prefix of the other list as one integer: bit j is 0 where the length grows at word
+    j (Hyyrö 2004). So it takes a few operations.
     """
     positions = word_positions(other) if positions is None else positions
     full = (1 << len(other)) - 1
@@ -30,7 +30,7 @@ def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -
 
 
 def _length(row: int, words: int) -> int:
-    """The length that a row has for the first ``words`` words of the other list."""
+    """The length in a row for the first ``words`` words of the other list."""
     return words - bin(row & ((1 << words) - 1)).count("1")
 
 
@@ -40,10 +40,10 @@ def lcs_length(reference: Words, other: Words) -> int:
 
 
 def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Positions in ``reference`` of an LCS; if there are several, of the one that rouge-score finds.
+    """Positions in ``reference`` of an LCS; if there are several, the one that rouge-score finds.
 
     Args:
-        positions: those of the words of ``other``, from :func:`word_positions`, if several references need them.
+        positions: :func:`word_positions` of ``other``, computed once for several references.
     """
     rows = _rows(reference, other, positions)
     i, j = len(reference), len(other)

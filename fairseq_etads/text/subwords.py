@@ -1,4 +1,4 @@
-"""Which tokens of a text belong to one word, for subwords of every kind."""
+"""Group tokens into words, for all kinds of subwords."""
 
 from typing import List, Sequence, Tuple
 
@@ -6,7 +6,7 @@ from .words import SENTENCE_MARK
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
-    """For each token, whether it is the last one of a word.
+    """Tell for each token whether it is the last one of a word.
 
     Args:
         subwords: "subword_nmt" or "sentencepiece"; with anything else every token is a word.
@@ -22,7 +22,7 @@ def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
 
 
 def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[int]]:
-    """The words that the tokens make, and for each token the number of its word, from 0; see :func:`word_ends`."""
+    """Words that the tokens form, and the index of each token's word; see :func:`word_ends`."""
     words: List[str] = []
     numbers: List[int] = []
     parts: List[str] = []
@@ -32,7 +32,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         if end:
             words.append(_word(parts, subwords))
             parts = []
-    if parts:  # a last word that ends in "@@" itself
+    if parts:  # the last word itself ends in "@@"
         words.append(_word(parts, subwords))
     return words, numbers
 

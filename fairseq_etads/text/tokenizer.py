@@ -1,8 +1,7 @@
-"""``--tokenizer etads`` for fairseq: raw text to words and back, the same for training data and for new text.
+"""``--tokenizer etads`` for fairseq: raw text to words and back, the same for training data and new text.
 
 fairseq's own ``--tokenizer moses`` reads its language from ``--source-lang``, which here names a file suffix, and does
-not lower-case. This tokenizer has options of its own. Subwords come after it (``--bpe subword_nmt`` or
-``sentencepiece``).
+not lower-case. This tokeniser has its own options. Subwords come after it (``--bpe subword_nmt`` or ``sentencepiece``).
 """
 
 import re
@@ -20,14 +19,13 @@ _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 @dataclass
 class TextConfig(FairseqDataclass):
-    """Options of ``--tokenizer etads``; etads-prepare says which ones its data needs."""
+    """Options of ``--tokenizer etads``; etads-prepare prints the options that its data needs."""
 
     text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="moses",
         metadata={
             "help": "moses: words and punctuation as Moses splits them; ptb: as the Penn Treebank and CNN/Daily Mail "
-            "do; spaces: what stands between spaces, for tokenised text; characters: for Chinese; raw: for "
-            "SentencePiece"
+            "do; spaces: split at spaces, for tokenised text; characters: for Chinese; raw: for SentencePiece"
         },
     )
     text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case"})
@@ -35,8 +33,8 @@ class TextConfig(FairseqDataclass):
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",
         metadata={
-            "help": f"{SENTENCE_MARK} between sentences: drop it, keep it, or insert it by rules into a text that has "
-            "none (for hierarchical models)"
+            "help": f"{SENTENCE_MARK} between sentences: drop them, keep them, or insert them by rules into a text "
+            "that has none (for hierarchical models)"
         },
     )
 
@@ -45,39 +43,39 @@ class TextConfig(FairseqDataclass):
 class TextTokenizer:
     """Turns lines of raw text into tokens, and tokens into text.
 
-    White space and NULs become single spaces, text is lower-cased (unless ``text_keep_case``) and cut into words;
-    sentence marks are dropped, kept or inserted. ``cfg`` is a :class:`TextConfig`.
+    White space and NULs become single spaces. The text is lower-cased (unless ``text_keep_case``) and cut into words.
+    Sentence marks are dropped, kept or inserted. ``cfg`` is a :class:`TextConfig`.
     """
 
     def __init__(self, cfg: Any):
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without marks are cut into sentences first, by the rules by which etads-corpus cuts training
-        # text. The words depend on it: Treebank rules split off only the last full stop of a sentence, and Moses's only
-        # full stops before a capital.
+        # English lines without marks are cut into sentences first, by the same rules as training text in etads-corpus.
+        # The words depend on it: Treebank rules split off only the last full stop of a sentence, and Moses's only full
+        # stops before a capital.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
         self.words = make_words(self.kind, cfg.text_language)
 
     def sentences(self, line: str) -> List[str]:
-        """The sentences of a raw line: cut at its marks, or by rules if it has none and the words depend on it."""
+        """Split a raw line into sentences: at its marks, or by rules if there are none and the words depend on it."""
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         return split_sentences(line) if self.splits_sentences else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
-        """The sentences of a raw line, each a list with the tokens of every word between white space, joined by spaces.
+        """Sentences of a raw line, each as a list with the tokens of every whitespace-separated word, joined by spaces.
 
-        With Moses, whose rules look across white space, each list holds one string, the whole sentence.
+        With Moses, with rules look across white space, each list holds one string, the whole sentence.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
         return [words for words in encoded if words]
 
     def encode(self, line: str) -> str:
-        """The tokens of a line of raw text, separated by spaces; marks stand between sentences if they are wanted."""
+        """Tokens of a line of raw text, separated by spaces, with marks between sentences if requested."""
         sentences = [" ".join(words) for words in self.encode_words(line)]
         # a space before the mark would become a piece of its own in SentencePiece
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
@@ -85,6 +83,6 @@ class TextTokenizer:
         return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
-        """Text of tokens, without the spaces around punctuation; sentence marks stay, and lower case stays lower."""
+        """Join tokens into text, without spaces around punctuation; sentence marks and lower case stay."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()

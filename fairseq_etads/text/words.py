@@ -1,10 +1,10 @@
-"""Cut text into sentences, and sentences into words or characters, and join words into text again; without fairseq.
+"""Cut text into sentences, sentences into words or characters, and join words into text again; without fairseq.
 
-The classes below take one sentence at a time and know nothing of sentence marks;
+The classes below take one sentence at a time, without sentence marks;
 :class:`fairseq_etads.text.tokenizer.TextTokenizer` cuts lines at the marks and puts them back.
 
-nltk and sacremoses are imported by the functions that use them: they take half a second, for which
-``etads-rouge --help`` should not have to wait.
+nltk and sacremoses are imported by the functions that use them: they take half a second, and ``etads-rouge --help``
+should not wait for them.
 """
 
 import functools
@@ -14,32 +14,34 @@ from typing import Any, Dict, Iterator, List
 from ..platform.deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
-"""Stands between the sentences of a line: in raw text, among tokens and in summaries."""
+"""Separator of the sentences of a line, in raw text, tokens and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""The ways to cut a sentence into words, as ``--text-words`` and etads-prepare's ``--words`` name them."""
+"""Ways to cut a sentence into words: values of ``--text-words`` and of etads-prepare's ``--words``."""
 
 CACHED_CHUNKS = 500_000
-"""Different chunks of text whose words TreebankWords remembers, about 100 MB; when they are full, all are forgotten."""
+"""Largest number of chunks in TreebankWords' cache (about 100 MB); a full cache is cleared."""
 
 LONGEST_CHUNK = 200
-"""Longer chunks (characters without white space) are cut up: the rules for quotes take time quadratic in the length."""
+"""Longest chunk in characters without white space. Longer ones are split, because the rules for quotes take quadratic
+time.
+"""
 
 BLOCK = 20_000
-"""Characters that are cut into sentences at a time."""
+"""Number of characters that are split into sentences at a time."""
 
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
-"""What is left of C++, g++ and C# when Moses has cut them up."""
+"""Tokens of C++, g++ and C# after Moses has split them."""
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.cache
 def _punkt() -> Any:
-    """Punkt's rules with Moses's abbreviations, which sacremoses brings: no trained model, nothing to download."""
+    """Punkt's rules with Moses's abbreviations, which come with sacremoses: no trained model, no download."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     with deferred(*STATISTICS):  # nltk imports all of its parts
@@ -56,8 +58,8 @@ def _punkt() -> Any:
 def split_sentences(text: str) -> List[str]:
     """The sentences of a text, without white space around them; a blank text has none.
 
-    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes, where white space follows and the word is no
-    English abbreviation (Punkt; Kiss and Strunk 2006); and after ``。``, ``！`` or ``？``.
+    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
+    English abbreviation (Punkt; Kiss and Strunk 2006). It also ends after ``。``, ``！`` or ``？``.
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []
@@ -70,7 +72,7 @@ def split_sentences(text: str) -> List[str]:
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:
-    """Punkt's sentences, found block by block: nltk stops a call after 5 seconds, too few for a very long line."""
+    """Split by Punkt, block by block: nltk stops a call after 5 seconds, too few for a very long line."""
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
@@ -78,7 +80,8 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        if len(rest) > 4 * BLOCK:  # no sentence is so long, and searching it again with every block would be quadratic
+        # no sentence is this long, and searching it again with every block would take quadratic time
+        if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
         elif start < len(text):
@@ -87,7 +90,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
 
 
 def neutralise_specials(text: str) -> str:
-    """The text with ``< s >`` for ``<s>``, and likewise for ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
+    """Replace ``<s>`` by ``< s >``, and likewise ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
 
     So text cannot contain the special symbols of fairseq or forge a sentence mark. Upper case (``<S>``) is treated
     alike, because text may be lower-cased later.
@@ -96,7 +99,7 @@ def neutralise_specials(text: str) -> str:
 
 
 class RawWords:
-    """Words between white space, as they are: for text that SentencePiece cuts."""
+    """Words between white space, unchanged: for text that SentencePiece splits."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """The words of a sentence."""
@@ -108,13 +111,13 @@ class RawWords:
 
 
 class SpacedWords(RawWords):
-    """Words between white space, for tokenised text that BPE may cut."""
+    """Words between white space, for tokenised text that BPE may split."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each word between white space, as one string a word.
+        """The tokens of each word between white space, as one string per word.
 
-        In BPE ``@@`` at the end of a token says that the word goes on. Of a word that ends so, every last ``@`` but the
-        first becomes a token of its own.
+        In BPE, ``@@`` at the end of a token says that the word continues. If a word itself ends like that, each of its
+        final ``@`` except the first becomes a separate token.
         """
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
@@ -123,7 +126,7 @@ class MosesWords:
     """Moses's tokeniser (sacremoses), without escapes for ``&`` and the like; hyphens become ``@-@``.
 
     Args:
-        language: whose abbreviations and rules are used.
+        language: selects abbreviations and rules.
     """
 
     def __init__(self, language: str = "en"):
@@ -133,14 +136,14 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """All tokens of a sentence as one string: Moses's rules look across white space, at capitals after a stop."""
+        """All tokens of a sentence as one string: Moses's rules look across white space, for capitals after a stop."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
-        """Text of tokens, without the spaces around punctuation and in C++ and C#."""
+        """Join tokens into text, without spaces around punctuation and inside C++ and C#."""
         text = str(self.detokenizer.detokenize(tokens, unescape=False))
         return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
@@ -172,7 +175,7 @@ class TreebankWords:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each chunk between white space, as one string a chunk."""
+        """The tokens of each chunk between white space, as one string per chunk."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -181,13 +184,13 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # no chunk contains white space, so what is appended tells the four kinds of key apart
+            # no chunk contains white space, so the appended text distinguishes the four kinds of key
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
                 words = self._words(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
-                if number:  # not the first chunk, where nltk takes any quote for an opening one
+                if number:  # not the first chunk, where nltk treats any quote as an opening one
                     if len(known) >= CACHED_CHUNKS:
                         known.clear()
                     known[key] = words
@@ -195,9 +198,9 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
-        """The tokens of a chunk, joined by spaces; ``first`` and ``last`` say where in its sentence it stands."""
+        """The tokens of a chunk, joined by spaces; ``first`` and ``last`` tell its place in the sentence."""
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # a short cut to what nltk does
+        if simple and not self._contracted.search(simple.group(2)):  # a shortcut with nltk's result
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
@@ -218,13 +221,13 @@ class TreebankWords:
         return " ".join(words[bool(before) : len(words) - bool(after)])
 
     def decode(self, tokens: List[str]) -> str:
-        """Text of tokens, without the spaces around punctuation and inside contractions."""
+        """Join tokens into text, without spaces around punctuation and inside contractions."""
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
         return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
 
 class Characters:
-    """Each Chinese, Japanese or Korean character is a token; runs of other letters or digits stay together."""
+    """Single characters for Chinese, Japanese and Korean; runs of other letters or digits stay together."""
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")
@@ -232,20 +235,20 @@ class Characters:
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each chunk between white space, as one string a chunk."""
+        """The tokens of each chunk between white space, as one string per chunk."""
         chunks = (sentence if keep_case else sentence.lower()).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
-        """Text of tokens, without spaces beside wide characters."""
+        """Join tokens into text, without spaces next to wide characters."""
         return self._narrow_gap.sub("", " ".join(tokens))
 
 
 def make_words(kind: str, language: str = "en") -> Any:
-    """The object that cuts sentences into words and joins them again: ``encode`` and ``decode``.
+    """Make the object that cuts sentences into words (``encode``) and joins them again (``decode``).
 
     Args:
-        kind: one of ``WORD_KINDS``. language: whose rules Moses uses.
+        kind: one of ``WORD_KINDS``. language: for the rules of Moses.
     """
     if kind == "moses":
         return MosesWords(language)

@@ -1,4 +1,4 @@
-"""Options that would be ignored, because another one is not given or the model has no use for them, are refused."""
+"""Reject options that would have no effect."""
 
 import logging
 from dataclasses import fields
@@ -32,7 +32,7 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
             :func:`check_selector`.
 
     Raises:
-        ValueError: an option has no effect, or the model cannot do what it asks for.
+        ValueError: an option has no effect, or the model does not support it.
     """
     name = criterion_name(cfg)
     check_compatible(cfg, task_cfg, capabilities, selected_by, trains=True)
@@ -54,7 +54,7 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
 def check_compatible(
     cfg: Any, task_cfg: Any, capabilities: Capabilities, selected_by: Tuple[str, ...], trains: bool
 ) -> None:
-    """Raise ValueError if a criterion does not go with a model; see :func:`check_training`."""
+    """Raise ValueError if a criterion is incompatible with a model; see :func:`check_training`."""
     name = criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
     check_criterion(name, pointer_kind(capabilities), has_trick, has_clusters)
@@ -63,18 +63,18 @@ def check_compatible(
 
 
 def criterion_name(cfg: Any) -> str:
-    """The name of the criterion that fairseq will build from these options."""
+    """Name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
 def check_selector(
     criterion: str, selected_by: Tuple[str, ...], trains: bool, task_cfg: Any, learns_labels: bool
 ) -> None:
-    """Raise ValueError if a criterion does not go with a content selector, or an option has no effect on it.
+    """Raise ValueError if a criterion is incompatible with a content selector, or an option has no effect on it.
 
     Args:
         criterion: its name. selected_by: the criterions that train the model, if it selects words or sentences; else
-            none. trains: whether it is to be trained. learns_labels: whether the criterion reads labels.
+            none. trains: whether the model will be trained. learns_labels: whether the criterion reads labels.
     """
     selects = bool(selected_by)
     if criterion not in selected_by if selects else criterion in SELECTING:
@@ -117,7 +117,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 def check_task_options(task_cfg: Any) -> None:
     """Check the options of the task before a training: ValueError if one has no effect.
 
-    Options of decoding are for later commands, so a warning is enough.
+    Decoding options are for later commands, so a warning is enough.
     """
     check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
     given = given_options(task_cfg, SummarizationConfig)
@@ -133,7 +133,7 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
     """Check ``--model-overrides`` before a checkpoint is loaded into a task.
 
     Raises:
-        ValueError: one is an option of the task, which comes from the command line and not from the checkpoint.
+        ValueError: one is an option of the task, which comes from the command line, not from the checkpoint.
     """
     own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
@@ -145,7 +145,7 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
 
 
 def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if an option of decoding has no effect on a generator, or models cannot write summaries.
+    """Raise ValueError if a decoding option has no effect on a generator, or models cannot write summaries.
 
     Args:
         args: fairseq's options of generation.
@@ -161,8 +161,8 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the options of a search.
 
     Args:
-        task_cfg: the task's options. args: fairseq's options of generation; options of the task that a single call was
-            given are among them and replace the task's. has_pointer: whether a model can copy.
+        task_cfg: the task's options. args: fairseq's options of generation; they include the task options of a single
+            call, which replace the task's. has_pointer: whether a model can copy.
 
     Raises:
         ValueError: an option has no effect.

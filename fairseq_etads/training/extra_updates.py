@@ -1,6 +1,6 @@
-"""Extra updates (``--auxiliary-task``): between updates of summarisation the model learns something else, too.
+"""Extra updates (``--auxiliary-task``): train the model on a second task between updates of summarisation.
 
-A system of this package, or a package of a user's own, registers a class; docs/extending.md has a complete example.
+A system of this package, or a user's package, registers a class; docs/extending.md has a complete example.
 """
 
 import logging
@@ -21,16 +21,16 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. The first one's step would move weights that have no gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. A step of the first would move weights without gradient."""
 
 
 class AuxiliaryTask:
-    """A second task of the model; registered by :func:`register_extra_updates` and chosen by ``--auxiliary-task``.
+    """A second task of the model, registered by :func:`register_extra_updates` and selected by ``--auxiliary-task``.
 
     Args:
-        task: the summarization task; its ``cfg`` has the options --auxiliary-*. model: the model, as yet untrained.
-            Weights that only this task needs can be given to it here, as an attribute ``auxiliary``: models that are
-            loaded to generate leave them out.
+        task: the summarisation task; its ``cfg`` has the options --auxiliary-*. model: the untrained model. Weights
+            that only this task needs can be added to it here, as an attribute ``auxiliary``: models loaded for
+            generation leave them out.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -38,17 +38,17 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Weights that a recurrent model, of the options ``cfg``, is to have before it draws its first values."""
+        """Weights that a recurrent model with the options ``cfg`` gets before it draws its initial values."""
         return {}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """The loss of one update.
+        """Compute the loss of one update.
 
         Args:
-            number: of the update, from 0. A batch that depends on nothing else is the same after a resume.
+            number: of the update, from 0. A batch that depends only on it is the same after a resume.
 
         Returns:
-            the mean loss over examples, how many examples, and the sums over them of what else is to be logged.
+            The mean loss over examples, the number of examples, and the sums over them of further figures to log.
         """
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
 
 
 def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
-    """The class that ``--auxiliary-task`` names; ValueError if there is none."""
+    """Class that ``--auxiliary-task`` names; ValueError if there is none."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
@@ -80,14 +80,14 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """After each ``every`` updates of summarisation come ``times`` of the auxiliary task."""
+    """``times`` auxiliary updates after each ``every`` updates of summarisation."""
 
     every: int
     times: int
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """From --auxiliary-every, such as "100:10"; raises ValueError."""
+        """Parse --auxiliary-every, such as "100:10"; raises ValueError."""
         parts = text.split(":")
         if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
             raise ValueError(
@@ -96,7 +96,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """The numbers, from 0, of the auxiliary updates that follow update number ``updates`` of summarisation."""
+        """Numbers, from 0, of the auxiliary updates after update number ``updates`` of summarisation."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -104,11 +104,11 @@ class Schedule(NamedTuple):
 
 
 class ExtraUpdates:
-    """Runs the updates of an auxiliary task after those of summarisation.
+    """Runs the updates of an auxiliary task after updates of summarisation.
 
-    They have the same optimiser and rate, but other batches. They are no updates to fairseq: --max-update, learning
-    rates and validation count those of summarisation. What follows depends on the number of that update alone, so a
-    training that is resumed continues as if uninterrupted.
+    They have the same optimiser and rate, but other batches. fairseq does not count them: --max-update, learning rates
+    and validation count the updates of summarisation. The auxiliary updates depend only on the number of the preceding
+    update, so a resumed training continues as if uninterrupted.
 
     Args:
         task, model: see :class:`AuxiliaryTask`.
@@ -124,7 +124,7 @@ class ExtraUpdates:
         self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
-        """Raise ValueError for trainings in which these updates are impossible."""
+        """Raise ValueError for trainings that do not support these updates."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
         if isinstance(optimizer, _NARROW):
@@ -145,7 +145,7 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """One update; how many examples it was about, and the sums over them of the loss and other figures."""
+        """Run one update; returns its number of examples, and the sums over them of the loss and other figures."""
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):
@@ -158,7 +158,7 @@ class ExtraUpdates:
 
 
 def data_folder(cfg: Any, needed: str) -> Path:
-    """The folder of --auxiliary-data; ValueError if none is given, which says what is ``needed``."""
+    """Folder of --auxiliary-data; if none is given, a ValueError says what is ``needed``."""
     if not cfg.auxiliary_data:
         raise ValueError(f"--auxiliary-task {cfg.auxiliary_task} needs {needed}: --auxiliary-data DIR")
     return Path(cfg.auxiliary_data)

@@ -1,9 +1,9 @@
-"""Lazy optimisers: a step takes time for the words of the batch, however many words the dictionary has.
+"""Lazy optimisers: the time of a step depends on the batch's words, not on the size of the dictionary.
 
-Only the rows of a batch's words have a gradient in a table of word vectors. fairseq's Adam, Adadelta and Adagrad go
-through the whole table nevertheless: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
-``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient. The moments of other rows stay as
-they are until their words come up again, and weight decay waits as well.
+In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless fairseq's Adam, Adadelta and
+Adagrad process the whole table: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
+``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient other than 0. The moments of other
+rows stay unchanged until their words occur again, and so does weight decay.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import logging
 from argparse import ArgumentParser
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -24,27 +24,28 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import II
 from torch import Tensor, nn
 
-from ..layers.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
+from ..layers.embedding import is_lookup_table, set_sparse_gradient
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Inside, the optimiser sees each table with a sparse gradient as a small table of the rows that have a gradient.
+def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
+    """Inside, the optimiser sees a table as a small one of the rows with a gradient other than 0.
 
-    Afterwards the rows and their states (every tensor of a state that is as long as the table) are written back. Works
-    for every optimiser that treats each row by itself.
+    This applies to each table with a sparse gradient and to ``tables``, which may have dense gradients. Afterwards the
+    rows and their states (every tensor of a state with the table's length) are written back. This works for every
+    optimiser that treats rows independently.
     """
+    dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
     for group in optimizer.param_groups:
         for place, table in enumerate(group["params"]):
-            if table.grad is None or not table.grad.is_sparse:
+            if table.grad is None or not (table.grad.is_sparse or id(table) in dense):
                 continue
-            gradient = table.grad.coalesce()
-            rows = gradient.indices()[0]
+            rows, gradient = _rows_with_gradient(table.grad)
             part = nn.Parameter(table.detach().index_select(0, rows))
-            part.grad = gradient.values()
+            part.grad = gradient
             if table in optimizer.state:
                 optimizer.state[part] = _map_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
             group["params"][place] = part
@@ -58,8 +59,22 @@ def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             _keep_state(optimizer, table, optimizer.state.pop(part, {}), rows)
 
 
+def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
+    """Indices of a table's rows with a gradient other than 0, and their gradients.
+
+    Rows that were looked up with a gradient of 0 do not count: with several processes they are not known.
+    """
+    if not gradient.is_sparse:
+        rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
+        return rows, gradient.index_select(0, rows)
+    gradient = gradient.coalesce()
+    rows, values = gradient.indices()[0], gradient.values()
+    found = values.flatten(1).any(dim=1)
+    return (rows, values) if bool(found.all()) else (rows[found], values[found])
+
+
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """A parameter's state with ``function`` applied to the tensors that have ``length`` rows."""
+    """Apply ``function`` to the tensors of a parameter's state that have ``length`` rows."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -67,7 +82,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the states of some rows into the state of the table, which begins at zero, as in all optimisers here."""
+    """Write the states of some rows into the table's state, which begins at zero in all optimisers here."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -79,37 +94,39 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """A mixin for fairseq's optimisers, inherited before one of them, that makes it lazy.
+    """A mixin that makes fairseq's optimisers lazy, inherited before one of them.
 
-    Gradients are dense with several processes, because fairseq sums dense ones over them, and in half precision, where
-    torch cannot add up sparse ones on every device. The optimiser then does what the plain one does.
+    With several processes gradients are dense, because fairseq sums dense ones over them. The same rows are updated,
+    but no time is saved. In half precision, where torch cannot add sparse gradients on every device, the optimiser acts
+    like the plain one.
     """
 
     def __init__(self, cfg: Any, params: Any):
         params = list(params)
         super().__init__(cfg, params)
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
-        for parameter in params:
-            if is_lookup_table(parameter):
-                full_precision = parameter.dtype in (torch.float32, torch.float64)
-                set_sparse_gradient(parameter, full_precision and (alone or torch.distributed.get_world_size() == 1))
-        if not any(map(wants_sparse_gradient, params)):
-            plain = type(self).__name__[len("Lazy") :].lower()
+        alone = alone or torch.distributed.get_world_size() == 1
+        tables = [parameter for parameter in params if is_lookup_table(parameter)]
+        self._tables = [table for table in tables if table.dtype in (torch.float32, torch.float64)]
+        for table in tables:
+            set_sparse_gradient(table, alone and table.dtype in (torch.float32, torch.float64))
+        plain = type(self).__name__[len("Lazy") :].lower()
+        if not self._tables:
             logger.warning(
-                f"--optimizer lazy_{plain} does the same as {plain} here: it saves time with the word vectors of the "
-                "recurrent models, in one process and in full precision"
+                f"--optimizer lazy_{plain} does the same as {plain} here: it is lazy with the word vectors of the "
+                "recurrent models in full precision"
             )
+        elif not alone:
+            logger.warning(f"--optimizer lazy_{plain} saves no time with several processes: gradients are dense there")
 
     @property
     def supports_flat_params(self) -> bool:
-        """Not where a table is to stay one."""
-        return not any(wants_sparse_gradient(parameter) for parameter in self.params) and bool(
-            super().supports_flat_params
-        )
+        """False if a table has to stay separate."""
+        return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the options of the dataclass; fairseq's Adadelta and Adagrad would add only those they know."""
+        """Add the options of the dataclass; fairseq's Adadelta and Adagrad would add only their own."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
@@ -122,7 +139,7 @@ class LazyRows(FairseqOptimizer):
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip as fairseq does, by the norm over the rows that have a gradient; returns the norm."""
+        """Clip like fairseq, by the norm over the rows that have a gradient; returns the norm."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -139,7 +156,7 @@ class LazyRows(FairseqOptimizer):
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the rows that have a gradient."""
-        with touched_rows(self.optimizer):
+        with touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
 
@@ -150,7 +167,7 @@ class LazyAdam(LazyRows, FairseqAdam):
 
 @dataclass
 class _LazyConfig(FairseqDataclass):
-    """Options that fairseq declares for its parser alone, which ``fairseq-hydra-train`` does not read."""
+    """Options that fairseq declares only for its parser, where ``fairseq-hydra-train`` does not read them."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -158,7 +175,7 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``, those of fairseq's Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``, equal to fairseq's for Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(
@@ -172,7 +189,7 @@ class LazyAdagradConfig(_LazyConfig):
     """Options of ``--optimizer lazy_adagrad``."""
 
     initial_accumulator: float = field(
-        default=0.0, metadata={"help": "where the sums of squared gradients begin (See et al. 2017: 0.1)"}
+        default=0.0, metadata={"help": "initial value of the sums of squared gradients (See et al. 2017: 0.1)"}
     )
 
 
@@ -183,7 +200,7 @@ class LazyAdadelta(LazyRows, Adadelta):
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad on the rows that have a gradient, with the same result: Adagrad does not move other rows."""
+    """fairseq's Adagrad on the rows that have a gradient, with the same result, since Adagrad does not move others."""
 
     @property
     def optimizer_config(self) -> Dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Losses as functions of what a model returns: coverage, labels of words and sentences, selections, the closed book.
+"""Losses as functions of a model's outputs: coverage, labels of words and sentences, selections, the closed book.
 
-:class:`LossChecks` refuses losses that are not finite, and :func:`as_numbers` fetches what a step has to log.
+:class:`LossChecks` refuses losses that are not finite, and :func:`as_numbers` fetches the figures for the log.
 """
 
 import logging
@@ -16,7 +16,7 @@ from ..kernels.precision import at_least_float32
 from ..layers.sentence_selector import SentenceSelection
 
 LARGEST_LOSS = 1e20
-"""A larger loss of one word means that the word has no column and so no probability."""
+"""Loss of a word above which the word has no column, and so no probability."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class NonFiniteLossError(RuntimeError):
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
-    """sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
+    """Sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
 
     Args:
         attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
@@ -40,14 +40,16 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """-log P of labels, 0 or 1, by logits (B, U); 0 where ``real`` (B, U) is False. (B, U), at least float32."""
+    """Compute -log P of labels, 0 or 1, from logits (B, U); 0 where ``real`` (B, U) is False. (B, U), at least
+    float32.
+    """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
     return losses.masked_fill(~real, 0)
 
 
 def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Of each document the mean of :func:`selection_losses` over its sentences (Hsu et al. 2018): (B,)."""
+    """Mean of :func:`selection_losses` over the sentences of each document (Hsu et al. 2018): (B,)."""
     return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
@@ -58,10 +60,10 @@ def selection_loss(
 
     Args:
         selection: of a forward pass. sample: the batch, with "sentence_targets" (N, n, m).
-        no_words: ids in summaries that are no words: the sentence mark, the end symbol and padding.
+        no_words: ids in summaries that are not words: the sentence mark, the end symbol and padding.
 
     Returns:
-        None if the model selects no sentences or, where it is not trained, the batch has no targets.
+        None if the model selects no sentences or, outside training, the batch has no targets.
 
     Raises:
         ValueError: the model is trained, and the batch has no targets.
@@ -79,10 +81,10 @@ def selection_loss(
 
 
 def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """The negative log-likelihood of each word (N, T), at least float32; 0 at padding.
+    """Negative log-likelihood of each word (N, T), at least float32; 0 at padding.
 
     Args:
-        logits: (N, T, V), of the V known words. target: (N, T), ids; those of unknown words count as ``unk``.
+        logits: (N, T, V), of the V known words. target: (N, T), ids; unknown words count as ``unk``.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -91,8 +93,8 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
     """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
 
-    With ``skip_overflow``, losses that are not finite are only warned of, and the result is True: the optimiser is
-    to skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
+    With ``skip_overflow``, losses that are not finite only cause a warning, and the result is True: the optimiser must
+    skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
     --min-loss-scale and stops training.
     """
     loss = loss.detach()
@@ -115,26 +117,26 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
 
 
 def _looks_for_nan(model: nn.Module) -> bool:
-    """Whether fairseq repeats an update, of which the gradient is not finite, to find out where that comes from."""
+    """Tell whether fairseq repeats an update with a non-finite gradient to find the cause."""
     return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
 
 
 class LossChecks:
     """Runs :func:`check_finite` on the losses of each update, without making a GPU wait.
 
-    On a CPU a loss is checked at once. On a GPU a training step would have to wait for it between the forward and the
-    backward pass. There a loss that would be refused becomes NaN, and so does the gradient, for which fairseq waits in
-    any case: it takes no update with such a gradient. The message follows when it has found that out.
+    On a CPU a loss is checked immediately. On a GPU a training step would have to wait for it between the forward and
+    the backward pass. So there a loss that would be refused becomes NaN, and so does the gradient. fairseq waits for
+    the gradient anyway, and takes no update with such a gradient; then the message follows.
     """
 
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """1, or NaN for a loss (N, T) that is not finite: the factor of a batch's total loss.
+        """Factor of a batch's total loss: 1, or NaN for a loss (N, T) that is not finite.
 
         Args:
-            model: the one that is trained or evaluated, not wrapped. skip_overflow: see :func:`check_finite`.
+            model: the trained or evaluated model, unwrapped. skip_overflow: see :func:`check_finite`.
 
         Raises:
             NonFiniteLossError: now, or in a later call of this object before the update is taken.
@@ -159,9 +161,9 @@ class LossChecks:
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The outputs of a criterion with a number in the place of each figure on a GPU, which waits once for all of them.
+    """Replace each figure on a GPU in a criterion's outputs by a number, waiting once for all of them.
 
-    fairseq would wait for each figure.
+    fairseq would wait for each figure separately.
     """
     outputs = [dict(output) for output in logging_outputs]
     found = [

@@ -1,17 +1,17 @@
-"""``--optimizer muon``: steps of orthogonal matrices for linear layers, Adam's for everything else.
+"""``--optimizer muon``: orthogonal steps for linear layers, Adam for everything else.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) moves a weight matrix along the orthogonal matrix
-that is nearest to its momentum, so that all directions learn at one rate, the rare ones too. With W (m, n), its
+that is nearest to its momentum, so that all directions learn at the same rate, including rare ones. With W (m, n), its
 gradient G, momentum M and U S V^T, the singular value decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
 U V^T is approximated by five steps of Newton and Schulz. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
-Scalable for LLM Training", section 2.2) makes steps as large as Adam's usually are, so that one learning rate lr and
-one weight decay lambda do for both. Word vectors, output layers, biases and all else that is no matrix of a linear
-layer have Adam.
+Scalable for LLM Training", section 2.2) gives steps the usual size of Adam's, so that both can share a learning rate lr
+and a weight decay lambda. Word vectors, output layers, biases and everything else except the matrices of linear layers
+use Adam.
 
-torch has Muon since 2.9, for matrices alone and one after the other. Here those of one shape are one batched product.
+torch has Muon since 2.9, only for matrices and one by one. Here matrices of the same shape are one batched product.
 """
 
 import math
@@ -29,14 +29,16 @@ from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of Jordan et al.'s polynomial, which brings singular values between 0 and 1 to about 1 in few steps."""
+"""Coefficients of Jordan et al.'s polynomial, which brings singular values between 0 and 1 to about 1 in a few
+steps.
+"""
 ITERATIONS = 5
 ADAM_LIKE = 0.2
-"""The usual size of an element of Adam's steps, divided by the learning rate."""
+"""Usual size of an element of Adam's steps, divided by the learning rate."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """About U V^T for each matrix U S V^T of (K, m, n); its singular values are between 0.7 and 1.2, most of them."""
+    """Approximate U V^T for each matrix U S V^T of (K, m, n); most singular values become 0.7 to 1.2."""
     first, second, third = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.transpose(1, 2)
     x = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -49,7 +51,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class MuonWithAdam(torch.optim.AdamW):
-    """torch's AdamW, and Muon for one group of parameters.
+    """torch's AdamW, with Muon for one group of parameters.
 
     Args:
         matrices: parameters with two dimensions, for Muon. others: for AdamW.
@@ -112,11 +114,11 @@ class Muon(FairseqAdam):
     """Muon for the matrices of linear layers, Adam for other parameters; see the module.
 
     Raises:
-        ValueError: there is no such matrix among the parameters, or the momentum is not from 0 to below 1.
+        ValueError: the parameters include no such matrix, or the momentum is not from 0 to below 1.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Tensor]):
-        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would make an Adam
+        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's constructor would create an Adam
         if not 0 <= cfg.muon_momentum < 1:
             raise ValueError(f"--muon-momentum {cfg.muon_momentum}: choose a number from 0 to below 1")
         params = list(params)
@@ -131,5 +133,5 @@ class Muon(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """No: a matrix has to stay one."""
+        """False, because a matrix has to stay separate."""
         return False

@@ -1,4 +1,4 @@
-"""The criterion ``summarization_nll``, its options, and the models that each criterion goes with.
+"""The criterion ``summarization_nll``, its options, and the models that each criterion is compatible with.
 
 Negative log-likelihood, label smoothing, a supervised switch, and the losses of ``losses.py`` with their weights.
 """
@@ -26,7 +26,7 @@ from ..vocabulary.output import OutputVocabulary
 from .losses import LossChecks, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
 LABELLED = ("selection_nll", "extractor_nll")
-"""Criterions that learn labels alone."""
+"""Criterions that only learn labels."""
 SELECTING = (*LABELLED, "extractor_rl")
 """Criterions of models that select words or sentences."""
 
@@ -36,7 +36,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     """Options of ``--criterion summarization_nll``."""
 
     label_smoothing: float = field(
-        default=0.0, metadata={"help": "probability mass spread evenly over all words that can be produced"}
+        default=0.0, metadata={"help": "probability mass spread evenly over all producible words"}
     )
     coverage_loss: float = field(
         default=0.0,
@@ -83,7 +83,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         default=3,
         metadata={
             "needs": ("--inconsistency-loss",),
-            "help": "how many words, the most attended to, --inconsistency-loss looks at",
+            "help": "number of most attended words in --inconsistency-loss",
         },
     )
     selection_loss: float = field(
@@ -98,22 +98,22 @@ class SummarizationNLLConfig(FairseqDataclass):
         default=0.0,
         metadata={
             "needs": ("--closed-book-decoder",),
-            "help": "share (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder's has the "
-            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)",
+            "help": "weight (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder has the "
+            "weight 1 - gamma (Jiang and Bansal 2018: 2/3)",
         },
     )
     length_normalised: bool = field(
         default=False,
         metadata={
-            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
-            "words, so that short summaries count as much as long ones (See et al. 2017)"
+            "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
+            "so that short summaries count as much as long ones (See et al. 2017)"
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
 def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
-    """Raise ValueError for options of the loss that exclude one another, or that the model makes impossible.
+    """Raise ValueError for options of the loss that exclude one another, or that the model does not support.
 
     Args:
         cfg: the criterion's options. capabilities: of the model.
@@ -134,11 +134,11 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
 
 
 def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
-    """Raise ValueError if a criterion does not go with a model.
+    """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
-            candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+        name: name of the criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs
+            over candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
     # a criterion with these options computes likelihoods of copied words, and of candidates
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
@@ -166,9 +166,9 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """The values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+    """Values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
 
-    fairseq's own ``build_criterion`` finds only those that the constructor itself names, and not the inherited ones.
+    fairseq's own ``build_criterion`` finds only the constructor's own arguments, not inherited ones.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -179,7 +179,7 @@ class SummarizationNLL(FairseqCriterion):
 
     Raises:
         ValueError: an option has an impossible value.
-        NonFiniteLossError: the loss of a batch is not finite, and no optimiser is there that skips such updates.
+        NonFiniteLossError: the loss of a batch is not finite, and the optimiser does not skip such updates.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # a dictionary without sentence marks answers with the unknown word, which is a word
+        # a dictionary without sentence marks returns the unknown word, which is a word
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -242,24 +242,24 @@ class SummarizationNLL(FairseqCriterion):
         check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
-        """Tell which update comes next; called by the task before every step.
+        """Note the number of the next update; the task calls this before every step.
 
         Args:
-            overflows_are_skipped: whether the optimiser scales the loss, and skips updates whose gradient overflows.
+            overflows_are_skipped: whether the optimiser scales the loss, and skips updates with overflowing gradients.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
     def train(self, mode: bool = True) -> "SummarizationNLL":
-        """Called by fairseq before each update and each validation: report the losses of an update that was skipped."""
+        """Report the losses of a skipped update; fairseq calls this before each update and each validation."""
         self._loss_checks.check(self._overflows_are_skipped)
         found: SummarizationNLL = super().train(mode)
         return found
 
     def update_is_taken(self, gradient_is_finite: bool) -> None:
-        """Called by the task before the optimiser's step.
+        """Note that the update is taken; the task calls this before the optimiser's step.
 
         Args:
-            gradient_is_finite: whether fairseq has made sure of that; with --amp it leaves it to torch.
+            gradient_is_finite: whether fairseq has checked this; with --amp it leaves it to torch.
         """
         self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
@@ -271,15 +271,15 @@ class SummarizationNLL(FairseqCriterion):
         return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """The loss of a batch, the number of words or summaries to divide it by, and what to log.
+        """Compute the loss of a batch, the number of words or summaries to divide it by, and the values to log.
 
         The losses of coverage, extraction, inconsistency, selection and a closed-book decoder count in training only,
-        so that validation losses before and after the start of coverage compare, and those of models with and without
-        the rest.
+        so that validation losses are comparable before and after the start of coverage, and between models with and
+        without the other losses.
 
         Args:
-            sample: a batch. Its "weights" (N,), if it has them, are those of its rows in the loss and in what is
-                logged: N rows then stand for "nsentences" pairs and "ntokens" words.
+            sample: a batch. Its optional "weights" (N,) are the weights of its rows in the loss and the log: N rows
+                then stand for "nsentences" pairs and "ntokens" words.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
@@ -318,20 +318,20 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """The output of a model, which is asked for no more words than the loss of the target (N, T) needs."""
+        """Run a model, requesting only the words that the loss of the target (N, T) needs."""
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
         return DecoderOutput.of(model(**net_input, **request))
 
     def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
-        """The losses of target words (N, T), ids of the dictionary.
+        """Compute the losses of target words (N, T), ids of the dictionary.
 
         Returns:
             negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
             (N, T).
         """
-        # models that are not this project's have a column for every word that they know
+        # models from outside this project have a column for every word that they know
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
@@ -340,10 +340,10 @@ class SummarizationNLL(FairseqCriterion):
     def _further_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
-        """The losses of coverage, extraction and inconsistency: name in the log -> weight, and values (N, T).
+        """Losses of coverage, extraction and inconsistency: name in the log -> weight, and values (N, T).
 
         The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
-        with --length-normalised and without. It is left out in validation where there are no labels.
+        with and without --length-normalised. It is left out in validation without labels.
 
         Args:
             real: (N, T) bool, False at padding, where values are 0.
@@ -372,7 +372,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """The sum of values (N, T), 0 at padding, each row of which has a weight (N,).
+        """Sum of values (N, T), 0 at padding, with a weight (N,) per row.
 
         With --length-normalised it is the sum of each summary's mean over its words.
         """
@@ -383,7 +383,7 @@ class SummarizationNLL(FairseqCriterion):
     def _likelihood(
         self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
-        """The likelihood of each target word.
+        """Compute the likelihood of each target word.
 
         Args:
             log_vocab: log P_vocab. target: (N, T), columns. candidates: the words of the softmax, if not all V.
@@ -401,7 +401,7 @@ class SummarizationNLL(FairseqCriterion):
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
             word, decision, point = pointer.supervised_log_probs(log_vocab, target)
-            smooth = torch.where(point, -word, -total / count)  # smoothing is over generated words only
+            smooth = torch.where(point, -word, -total / count)  # only generated words are smoothed
             loss = self._smoothed(-word, smooth) - self.switch_weight * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.target_log_probs(log_vocab, target)
@@ -415,7 +415,7 @@ class SummarizationNLL(FairseqCriterion):
         """Sum and number of the log-probabilities that label smoothing averages.
 
         Returns:
-            the sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or
+            The sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or
             (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
@@ -434,7 +434,7 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers, and log them per word and per summary; losses are in bits."""
+        """Add the figures of all batches and workers, and log them per word and per summary; losses are in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

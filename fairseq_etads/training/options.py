@@ -1,4 +1,4 @@
-"""The options of ``--task summarization``, those of decoding among them."""
+"""Options of ``--task summarization``, including the decoding options."""
 
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -24,7 +24,7 @@ _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Give the inherited options that are a choice the type by which fairseq's parser lists their values."""
+    """Give inherited options with choices the type from which fairseq's parser lists their values."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:
@@ -37,12 +37,12 @@ def _with_choices(config: Type[Any]) -> Type[Any]:
 @dataclass
 @_with_choices
 class SummarizationConfig(DecodingOptions, FairseqDataclass):
-    """Options of ``--task summarization``; :class:`DecodingOptions` has those of decoding."""
+    """Options of ``--task summarization``; the decoding options are in :class:`DecodingOptions`."""
 
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "data directory made by fairseq-preprocess (several, separated by colons: one an epoch in turn)"
+            "help": "data directory made by fairseq-preprocess (several, separated by colons: one per epoch in turn)"
         },
     )
     source_lang: Optional[str] = field(
@@ -57,16 +57,16 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=None,
         metadata={
             "bounds": Bounds(1, what="tokens"),
-            "help": "read the first N tokens of a document "
-            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)",
+            "help": f"read the first N tokens of a document (default: {TRUNCATE_SOURCE} in training, the checkpoint's "
+            "value in generation)",
         },
     )
     truncate_target: Optional[int] = field(
         default=None,
         metadata={
             "bounds": Bounds(1, what="tokens"),
-            "help": "learn the first N tokens of a summary "
-            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)",
+            "help": f"learn the first N tokens of a summary (default: {TRUNCATE_TARGET} in training, the checkpoint's "
+            "value in generation)",
         },
     )
     no_end_if_cut: bool = field(
@@ -79,44 +79,44 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "begin training with the weights of this checkpoint that the model has under the same name, for "
-            "example those of a model without pointer or coverage; ignored when training resumes"
+            "help": "start training from the weights of this checkpoint with names of the model, for example from a "
+            "model without pointer or coverage; ignored when training resumes"
         },
     )
     extractor: Optional[str] = field(
         default=None,
         metadata={
-            "help": "begin training with the weights of this sentence extractor's checkpoint inside a model with "
+            "help": "start training from the weights of this sentence extractor's checkpoint, inside a model with "
             "--sentence-attention extractor; ignored when training resumes"
         },
     )
     labels: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with the labels that etads-labels made, for content selectors, --extraction-loss and "
+            "help": "folder with the labels from etads-labels, for content selectors, --extraction-loss and "
             "--selection-loss (default: DATA)"
         },
     )
     auxiliary_task: str = field(
         default="none",
         metadata={
-            "help": "what the model learns beside summarisation. entailment: what a premise says of a hypothesis, with "
-            "the encoder of a recurrent model (Li et al. 2018); another package can register more"
+            "help": "second task of the model. entailment: classify a premise and a hypothesis with the encoder of a "
+            "recurrent model (Li et al. 2018); other packages can register more"
         },
     )
     auxiliary_data: Optional[str] = field(
         default=None,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "folder with its data. For entailment, pairs: files *train*.jsonl as of SNLI and MultiNLI, or "
-            "*train*.tsv as of etads-nli",
+            "help": "folder with its data. For entailment, pairs: files *train*.jsonl as in SNLI and MultiNLI, or "
+            "*train*.tsv as in etads-nli",
         },
     )
     auxiliary_every: str = field(
         default="100:10",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "N:M: after each N updates of summarisation come M of the auxiliary task",
+            "help": "N:M: M updates of the auxiliary task after each N updates of summarisation",
         },
     )
     auxiliary_batch_size: int = field(
@@ -124,14 +124,14 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--auxiliary-task",),
             "bounds": Bounds(1, what="pairs"),
-            "help": "pairs in a batch of the auxiliary task",
+            "help": "pairs per batch of the auxiliary task",
         },
     )
     auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="ptb",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "how its texts are cut into words: as etads-prepare --words has cut the documents",
+            "help": "kind of words in its texts: the same as etads-prepare --words for the documents",
         },
     )
     auxiliary_keep_case: bool = field(
@@ -147,7 +147,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
-        default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
+        default=-1, metadata={"help": "number of repetitions of the first of several combined training sets"}
     )
     sort_within: int = field(
         default=0,
@@ -175,27 +175,30 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--eval-rouge",),
             "bounds": Bounds(1),
-            "help": "how many documents of a validation set, from its first",
+            "help": "number of documents of a validation set, from its first",
         },
     )
     eval_rouge_args: str = field(
         default="{}",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' '
-            "(default: those of fairseq-generate, but max_len_b is --truncate-target)",
+            "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' (default: as in '
+            "fairseq-generate, except that max_len_b is --truncate-target)",
         },
     )
     eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
         default="auto",
-        metadata={"needs": _IN_VALIDATION, "help": "how subwords are joined (default: found out from the dictionary)"},
+        metadata={
+            "needs": _IN_VALIDATION,
+            "help": "method of joining subwords (default: detected from the dictionary)",
+        },
     )
     eval_rouge_detok: Optional[str] = field(
         default=None,
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "tokenizer that turns words back into text before they are scored: etads, moses, … "
-            "(default: none; ROUGE splits at punctuation in any case)",
+            "help": "tokeniser that turns words back into text before they are scored: etads, moses, … (default: "
+            "none; ROUGE splits at punctuation in any case)",
         },
     )
     eval_rouge_detok_args: str = field(
@@ -241,7 +244,7 @@ _PASSED_BY_FAIRSEQ = (
     "lm_weight",
     "no_repeat_ngram_size",
 )
-"""fairseq's options of decoding that its tasks hand to the generator themselves."""
+"""fairseq's decoding options that its tasks pass to the generator themselves."""
 _PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
 _OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
@@ -251,23 +254,23 @@ _SEARCHES = (
 
 
 def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
-    """SummaryGenerator's arguments beyond those that fairseq gives it.
+    """SummaryGenerator's arguments in addition to the ones that fairseq passes.
 
     Args:
         cfg: the task's options.
-        args: fairseq's options of generation. Those of :class:`SearchSettings` that they have, too, replace the task's.
+        args: fairseq's options of generation. Options of :class:`SearchSettings` in them replace the task's.
 
     Raises:
         ValueError: ``args`` are fairseq's configuration and have an option that neither fairseq nor this project has.
     """
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
-    options["keep_attention"] = False  # fairseq's commands look at it only for alignments
+    options["keep_attention"] = False  # fairseq's commands use it only for alignments
     options["max_len_per_document"] = True
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
     for name, value in options.items():  # fairseq's enumerations of choices are not strings
         options[name] = str(value) if isinstance(value, Enum) else value
-    # the hub's configuration makes strings of True and False
+    # the hub's configuration turns True and False into strings
     given = {True: "", "True": "", False: None, "False": None}.get(
         options.get("replace_unk"), options.get("replace_unk")
     )
@@ -281,7 +284,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
 
 
 def _refuse_unknown(args: Any) -> None:
-    """Raise ValueError for an option that does not exist, if ``args`` are options of generation and nothing else."""
+    """Raise ValueError for an option that does not exist, if ``args`` contains only options of generation."""
     if not isinstance(args, DictConfig):
         return
     ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}

@@ -1,4 +1,4 @@
-"""``--lr-scheduler reduce_lr_on_validation``: a rate that falls after validations without a better result."""
+"""``--lr-scheduler reduce_lr_on_validation``: reduce the rate after validations without a better result."""
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
@@ -24,11 +24,11 @@ class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
     """fairseq's ``reduce_lr_on_plateau``, counted in validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
-        """Leave the rate: the validation at the end of the epoch has been counted."""
+        """Keep the rate: the validation at the end of the epoch has already been counted."""
         return super().step(epoch, None)
 
     def step_validation(self, val_loss: float) -> None:
-        """Count a validation; the training loop calls it after each."""
+        """Count a validation; the training loop calls this after each one."""
         if self.warmup_end:
             self.lr_scheduler.step(val_loss)
 

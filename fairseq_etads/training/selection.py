@@ -1,4 +1,4 @@
-"""The criterions ``selection_nll`` and ``extractor_nll``: how likely a selector finds its labels.
+"""The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of a selector's labels.
 
 The first is for labels of words or sentences, the second for sentences in the order of a summary.
 """
@@ -26,14 +26,14 @@ class SelectionNLLConfig(FairseqDataclass):
 
 @register_criterion("selection_nll", dataclass=SelectionNLLConfig)
 class SelectionNLL(FairseqCriterion):
-    """Negative log-likelihood of labels: of words their mean, of sentences the mean over each document's.
+    """Negative log-likelihood of labels: for words their mean, for sentences the mean over each document's.
 
     It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
     threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
     """
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """The loss of a batch, what to divide it by, and what to log."""
+        """Compute the loss of a batch, the number to divide it by, and the values to log."""
         if "labels" not in sample:
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
@@ -58,7 +58,7 @@ class SelectionNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers; the loss is in bits."""
+        """Add the figures of all batches and workers; the loss is in bits."""
         size = sum(output["sample_size"] for output in logging_outputs)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
@@ -71,7 +71,7 @@ class SelectionNLL(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """No: one of the figures is a table."""
+        """False, because one of the figures is a table."""
         return False
 
 
@@ -80,7 +80,7 @@ def _positive(counts: Any) -> float:
 
 
 def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """How many units with label 0, and with 1, have a logit between two neighbouring ones of EDGES.
+    """Numbers of units with label 0, and with label 1, per bin of their logit between EDGES.
 
     Args:
         logits, labels, real: (B, U).
@@ -102,12 +102,12 @@ class ExtractorNLLConfig(FairseqDataclass):
 class ExtractorNLL(FairseqCriterion):
     """Negative log-likelihood of the sentences that match the summary's, one after another: the mean over all of them.
 
-    It knows nothing of an end, and a sentence that was taken may be found likely again. It logs the loss in bits, and
+    It does not model an end, and a sentence that was selected may become likely again. It logs the loss in bits, and
     "accuracy", the share of the steps at which the right sentence is the likeliest.
     """
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """The loss of a batch, the number of its steps, and what to log."""
+        """Compute the loss of a batch, the number of its steps, and the values to log."""
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
         labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
@@ -129,7 +129,7 @@ class ExtractorNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers; the loss is in bits."""
+        """Add the figures of all batches and workers; the loss is in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
@@ -144,7 +144,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Sentences (B, T) without those from number ``most`` on, which are not read; -1 behind the last that is left."""
+    """Drop sentences (B, T) from number ``most`` on, which are not read; -1 after the last remaining one."""
     kept = (labels >= 0) & (labels < most)
-    order = (~kept).int().argsort(dim=1, stable=True)  # those that are kept first, in their order
+    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining ones first, in order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
@@ -16,9 +16,9 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model
+from ..data.checked import DataChecks, check_subword_model, refuse_empty
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset
+from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
@@ -29,6 +29,7 @@ from ..models.init_from import initial_extractor, is_first_launch, load_initial_
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.generator import SummaryGenerator
+from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
@@ -42,23 +43,24 @@ logger = logging.getLogger(__name__)
 
 @register_task("summarization", dataclass=SummarizationConfig)
 class SummarizationTask(FairseqTask):
-    """fairseq's task for summarising documents.
+    """fairseq task for summarising documents.
 
-    Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
-    much of a document as training did, and refuses another dictionary.
+    Its state in a checkpoint contains the truncation lengths and the dictionaries' fingerprints. So generation
+    truncates documents as training did, and refuses another dictionary.
 
     Attributes:
-        factors: the source factors of the data, and which of them the models read.
+        factors: the source factors of the data, and the ones that the models read.
         labels: the labels and probabilities that batches hold.
         data_checks: compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
         selected_by: the criterions that train the model, if it selects words or sentences; else none.
-        extra_updates: with --auxiliary-task, the updates between those of summarisation.
+        summary_lengths: percentiles of the lengths of the truncated training summaries; None: not known.
+        extra_updates: with --auxiliary-task, the updates between updates of summarisation.
 
     Raises:
         ValueError: an option has an impossible value.
         FileNotFoundError: the data directory, a dictionary or a split is missing.
-        InputError: a file of the data is not what its SHA256SUMS says.
+        InputError: a file of the data does not match SHA256SUMS.
     """
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -75,13 +77,14 @@ class SummarizationTask(FairseqTask):
         self.factors = SourceFactors(cfg)
         self.labels = DocumentLabels(cfg)
         self.data_checks = DataChecks()
+        self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
         self.selected_by: Tuple[str, ...] = ()
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # a model is not this project's
-        self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is loaded
+        self._hides_rare_words = False  # a model is not from this project
+        self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is being loaded
         self._training_batches: Any = None
-        self._criterion: Any = None  # the one that trains
+        self._criterion: Any = None  # the training generator
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
@@ -96,7 +99,7 @@ class SummarizationTask(FairseqTask):
                 "make it with etads-prepare or fairseq-preprocess"
             )
         if cfg.source_lang is None or cfg.target_lang is None:
-            cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
+            cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
                 f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
@@ -110,7 +113,7 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # so that a word that is in no file can be copied, too
+        src_dict.grows = True  # so that a word that is in no file can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
             if tgt_dict.symbols == src_dict.symbols:  # one dictionary, with a bound for each side
@@ -130,14 +133,14 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
-        """Read ``dict.*.txt``: known words, then the copy tail, whose counts are 0."""
+        """Read ``dict.*.txt``: known words, then the copy tail with counts of 0."""
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and remember what batches and checks must know of it.
+        """Build the model, and store its properties for batches and checks.
 
         Raises:
-            ValueError: the model cannot be built from these options and data, or an option does not go with it.
+            ValueError: the model cannot be built from these options and data, or an option is incompatible with it.
         """
         check_evaluated(cfg)
         if is_foreign(cfg):
@@ -158,7 +161,7 @@ class SummarizationTask(FairseqTask):
         return model
 
     def _load_initial_weights(self, model: Any) -> None:
-        """Begin with the weights of --init-from and --extractor, unless training resumes."""
+        """Load the weights of --init-from and --extractor, unless training resumes."""
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
@@ -168,36 +171,36 @@ class SummarizationTask(FairseqTask):
 
     @property
     def trains_auxiliary_task(self) -> bool:
-        """Whether the model is to be trained with --auxiliary-task, too."""
+        """Tell whether the model will also be trained with --auxiliary-task."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
-        """Weights that --auxiliary-task adds to a recurrent model of the options ``cfg``, by their names."""
+        """Weights that --auxiliary-task adds to a recurrent model with the options ``cfg``, by name."""
         return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the criterion, and give batches the labels that it learns from.
+        """Build the criterion, and add its labels to batches.
 
         Raises:
-            ValueError: it does not go with the model, or an option has no effect.
+            ValueError: it is incompatible with the model, or an option has no effect.
         """
         if self.is_loading:
             check_compatible(cfg, self.cfg, self.capabilities, self.selected_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.selected_by)
-            if self._summaries is not None:  # now, and not in the first validation
+            if self._summaries is not None:  # now, not in the first validation
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
         self.labels.read_for_criterion(cfg)
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """fairseq's subword encoder; its file is compared with the SHA256SUMS beside it first."""
+        """Build fairseq's subword encoder, after comparing its file with SHA256SUMS in its folder."""
         check_subword_model(args)
         return super().build_bpe(args)
 
     @staticmethod
     def check_model_overrides(overrides: Dict[str, Any]) -> None:
-        """Check ``--model-overrides`` before a checkpoint is loaded; called where fairseq loads one."""
+        """Check ``--model-overrides`` before a checkpoint is loaded; called when fairseq loads one."""
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -206,13 +209,14 @@ class SummarizationTask(FairseqTask):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a checkpoint is being loaded, and no new model is trained."""
+        """Tell whether a checkpoint is being loaded, without training a new model."""
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's, but training that goes on in a later epoch has the batches of one without interruption.
+        """Return fairseq's batches, such that a training that continues in a later epoch has the same ones as without
+        interruption.
 
-        fairseq 0.12.3 draws batches, which it keeps for all epochs, with --seed plus the epoch that it starts with.
+        fairseq 0.12.3 draws batches once for all epochs, with --seed plus the epoch of the start.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -227,9 +231,9 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Let a model scale its word vectors that have grown long, before each epoch of training.
+        """Let a model scale long word vectors before each epoch of training.
 
-        fairseq also calls this when training goes on in the middle of an epoch, whose beginning has been.
+        fairseq also calls this when training continues in the middle of an epoch, which has already begun.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -239,7 +243,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """The forward and backward pass of a batch; tells the criterion which update it is."""
+        """Run the forward and backward pass of a batch; tells the criterion the number of the update."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -249,7 +253,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """The optimiser's step in an update and, where it is their turn, the extra updates after it."""
+        """Run the optimiser's step of an update and, if it is their turn, the extra updates after it."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -259,9 +263,9 @@ class SummarizationTask(FairseqTask):
             self.extra_updates.follow(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; samples are logged."""
+        """Compute the loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; logs samples."""
         self.data_checks.check_unchanged()
-        if not sample:  # what fairseq-validate gives a worker for which no batch is left
+        if not sample:  # fairseq-validate's input for a worker without a batch left
             return torch.zeros(()), 0, {}
         loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
         if self._summaries is not None:
@@ -269,13 +273,13 @@ class SummarizationTask(FairseqTask):
         return loss, sample_size, logging_output
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """A batch, the target words of which a model that is not this project's can produce."""
+        """A batch restricted to target words that a model from outside this project can produce."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """As fairseq's, with ROUGE if it was computed."""
+        """Reduce fairseq's metrics, and ROUGE if it was computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         ValidationSummaries.reduce_metrics(logging_outputs)
@@ -286,6 +290,8 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
+        for path in paths:  # not in a later epoch
+            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -335,6 +341,9 @@ class SummarizationTask(FairseqTask):
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
+        if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # without the end symbol
+            self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
@@ -365,14 +374,14 @@ class SummarizationTask(FairseqTask):
         extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable[[int, Tensor], List[int]]] = None,
     ) -> Any:
-        """As fairseq's, but a :class:`SummaryGenerator` with the task's options unless another class is asked for.
+        """Build a :class:`SummaryGenerator` with the task's options, unless fairseq's arguments ask for another class.
 
         Args:
-            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Options of the
-                task's decoding are taken from here, too, before the task's own (``hub.translate(…, exact_length=7)``).
+            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Decoding
+                options here take precedence over the task's own (``hub.translate(…, exact_length=7)``).
 
         Raises:
-            ValueError: an option does not exist, has an impossible value or no effect, or does not go with another.
+            ValueError: an option does not exist, has an impossible value or no effect, or is incompatible with another.
         """
         check_generation(self.cfg, args, models)
         options = dict(extra_gen_cls_kwargs or {})
@@ -410,7 +419,7 @@ class SummarizationTask(FairseqTask):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
+        """Generate summaries. A document without words gets an empty one; a warning gives their number."""
         self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
@@ -434,7 +443,7 @@ class SummarizationTask(FairseqTask):
         return hypotheses
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
-        """A hypothesis of the end symbol alone, with probability 1."""
+        """A hypothesis of only the end symbol, with probability 1."""
         attention = hypothesis.get("attention")
         return {
             **hypothesis,
@@ -448,7 +457,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """What is stored in a checkpoint: truncation lengths and dictionary fingerprints."""
+        """State for a checkpoint: truncation lengths, dictionary fingerprints, the lengths of summaries."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -457,13 +466,29 @@ class SummarizationTask(FairseqTask):
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
             "factor_dictionaries": self.factors.fingerprints(),
+            **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
+    def check_resumed(self, state: Dict[str, Any], path: str) -> None:
+        """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
 
-        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
-        command's own options hold, as for everything else in fairseq.
+        Args:
+            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+
+        Raises:
+            ValueError: names the dictionary.
+        """
+        try:
+            check_trained_with(state, self.src_dict, self.tgt_dict)
+            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be trained on with {self.cfg.data}: {error}") from None
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Use the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
+
+        fairseq calls this when it loads models to generate, validate or score. When training resumes, only the
+        dictionaries are compared (:meth:`check_resumed`), and the command's own options apply, as always in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
@@ -472,8 +497,9 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # of an ensemble, the shortest: no model can read further than it has learnt to
+            # for an ensemble, the shortest: no model can read further than it has learned to
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
+        self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
@@ -497,7 +523,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:
-        """The dictionary of each source factor of the data, by its name."""
+        """Dictionary of each source factor of the data, by name."""
         return self.factors.dictionaries
 
     @factor_dictionaries.setter

@@ -23,15 +23,16 @@ from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_p
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any may have a sample. (A
-worker without a last batch repeats the first batch of all, so a sample can be logged twice.)"""
+"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any worker may have a
+sample. (A worker without a last batch repeats the first one, so a sample can be logged twice.)
+"""
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
-"""Values of ``--eval-rouge-post-process``: "auto", what fairseq's ``--post-process`` takes, or GPT-2's pieces."""
+"""Values of ``--eval-rouge-post-process``: "auto", the values of fairseq's ``--post-process``, or GPT-2's pieces."""
 
 SHOWN_DOCUMENT = 200
-"""Characters of a sample's document that are logged."""
+"""Maximum number of characters logged of a sample's document."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -40,7 +41,7 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Refuse a ``--best-checkpoint-metric`` that would fail hours later, or choose the worst checkpoint.
+    """Refuse a ``--best-checkpoint-metric`` that would fail hours later, or select the worst checkpoint.
 
     Raises:
         ValueError: it is a ROUGE metric, but ROUGE is not computed or would be minimised.
@@ -54,7 +55,7 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """The JSON object that is the value of a command line's ``option``; ValueError if it is something else."""
+    """Parse the JSON object in the value of ``option``; ValueError if it is not one."""
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -65,7 +66,7 @@ def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
 
 
 def generation_options(text: Optional[str], longest: int) -> Any:
-    """fairseq's options of generation, read from a JSON object.
+    """fairseq's options of generation from a JSON object.
 
     Args:
         text: the JSON. longest: the value of ``max_len_b`` if the JSON has none.
@@ -89,17 +90,17 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
 
 class ValidationSummaries:
-    """Generates summaries of the first documents of a validation set, for their ROUGE and for samples in the log.
+    """Summaries of the first documents of a validation set, for ROUGE and for samples in the log.
 
-    Samples are logged as text. Without ``--eval-rouge-detok``, the dictionary tells of which kind the words are
-    (:func:`detect_words`), and ROUGE is that of the words as they are in the data.
+    Samples are logged as text. Without ``--eval-rouge-detok``, the kind of words is detected from the dictionary
+    (:func:`detect_words`), and ROUGE is computed on the data's words.
 
     Workers log sums over documents and the number of documents, so that the means do not depend on batches or on the
     number of workers. The generator is built for the first batch of a validation and dropped before the next training
-    step: its copies of the model would be out of date then, and take memory during training.
+    step: its copies of the model would then be outdated, and take memory during training.
 
     Args:
-        task: the summarization task, which builds the generator and has the dictionary.
+        task: the summarisation task, which builds the generator and has the dictionary.
         cfg: the task's options.
 
     Raises:
@@ -117,10 +118,12 @@ class ValidationSummaries:
             self.post_process = detect_subwords(task.target_dictionary)
         self.pieces = gpt2_pieces(cfg.data) if self.post_process == "gpt2" else None
         if self.post_process == "gpt2" and self.pieces is None:
-            missing = f"{' and '.join(GPT2_FILES)} are not beside DATA, where etads-prepare --tokens gpt2 puts them"
+            missing = (
+                f"{' and '.join(GPT2_FILES)} are not in DATA's folder, where etads-prepare --tokens gpt2 puts them"
+            )
             if str(cfg.eval_rouge_post_process) == "gpt2":
                 raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
-            logger.warning(f"--eval-rouge: ROUGE is that of the numbers of pieces, because {missing}")
+            logger.warning(f"--eval-rouge: ROUGE is computed on the numbers of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:
             options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
@@ -141,22 +144,22 @@ class ValidationSummaries:
 
     @staticmethod
     def wanted(cfg: Any) -> bool:
-        """Whether the options ask for summaries in validation."""
+        """Tell whether the options ask for summaries in validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
         """Drop the generator with its copies of the model; called before every training step.
 
-        A generator that were kept might not notice that the model has changed: fairseq's own optimisers change
-        parameters through ``.data``, which does not raise their version counters.
+        A cached generator might not notice that the model has changed: fairseq's own optimisers change parameters
+        through ``.data``, which does not raise their version counters.
         """
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """The words of a text, subwords joined and the Penn Treebank's names of brackets replaced by brackets.
+        """Words of a text, with joined subwords, and brackets instead of their names in the Penn Treebank.
 
         Args:
-            tokens: ids (T,) of the dictionary. unknown: what the unknown word becomes.
+            tokens: ids (T,) of the dictionary. unknown: replacement of the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
@@ -167,10 +170,10 @@ class ValidationSummaries:
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
-        """The text of a summary as it is scored.
+        """Text of a summary as it is scored.
 
-        The unknown word becomes another word in hypotheses than in references, so that it never matches. ROUGE would
-        take ``-lrb-`` for the word "lrb", so it becomes a bracket.
+        The unknown word becomes different words in hypotheses and references, so that it never matches. ROUGE would
+        treat ``-lrb-`` as the word "lrb", so it becomes a bracket.
 
         Args:
             tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
@@ -182,8 +185,8 @@ class ValidationSummaries:
         """Generate the summaries of a batch, score them, and log samples of them.
 
         Args:
-            sample: a batch; "references" has, for each document to summarise, the ids (T,) of its whole summary, and
-                None for the others.
+            sample: a batch; "references" has the ids (T,) of the whole summary for each document to summarise, and None
+                for the others.
 
         Returns:
             "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
@@ -218,7 +221,7 @@ class ValidationSummaries:
             sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """The best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
+        """Generate the best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
         model = unwrapped(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -230,7 +233,8 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # sampling (--eval-rouge-args) draws random numbers; training must go on with those that it would have drawn
+        # sampling (--eval-rouge-args) draws random numbers; training must continue with the numbers that it would have
+        # drawn
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]

@@ -1,1 +1,1 @@
-"""Which words there are: dictionaries, the extended ids of a batch, the candidates of a softmax, word vectors."""
+"""Vocabulary: dictionaries, the extended ids of a batch, the candidates of a softmax, word vectors."""

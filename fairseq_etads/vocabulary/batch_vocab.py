@@ -1,9 +1,9 @@
-"""The words that only the documents of a batch have, and the extended ids that stand for them.
+"""Words that only the documents of a batch have, and the extended ids that stand for them.
 
 Word identity lives in the ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id from
-V on says which word it is, although the model cannot generate it; V is the number of words that summaries know. A
+V on identifies a word even though the model cannot generate it. V is the number of words that summaries know. A
 :class:`BatchVocab` gives each such word of a document a *slot*: V for the first, V + 1 for the second, and so on. These
-are *extended ids*. Slots belong to a document: slot V of one document and slot V of another are different words.
+are *extended ids*. Slots belong to a document: slot V stands for different words in different documents.
 """
 
 import copy
@@ -17,23 +17,23 @@ from .dictionary import hide_unknown_words
 
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
-    """Number the distinct ids of each row 0, 1, … in the order in which they first occur.
+    """Number the distinct ids of each row 0, 1, … in order of first occurrence.
 
     Args:
         ids: (B, S), int64. wanted: (B, S) bool, the positions that take part.
 
     Returns:
-        numbers (B, S), int64, 0 where not wanted; counts (B,), int64, how many distinct ids a row has.
+        numbers (B, S), int64, 0 where not wanted; counts (B,), int64, the number of distinct ids in each row.
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    # a stable sort puts equal ids side by side, the first occurrence first, and the unwanted ones at the end
+    # a stable sort groups equal ids, the first occurrence first, and puts unwanted ones at the end
     ordered, order = ids.masked_fill(~wanted, torch.iinfo(ids.dtype).max).sort(dim=1, stable=True)
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     starts_run &= wanted.gather(1, order)
     is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # back in the order of the text
     number_of_first = is_first.cumsum(dim=1) - 1
-    run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # where in the sorted row each id's run starts
+    run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each id's run in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
@@ -62,14 +62,15 @@ class BatchVocab:
     Attributes:
         known_words: V.
         softmax_width: columns of the softmax: V, or the number of candidates.
-        output_width: columns in all: softmax_width + K, with K the largest number of slots that a document uses.
-        slots_used: (B,), how many slots each document uses.
+        output_width: number of all columns: softmax_width + K, with K the largest number of slots in a document.
+        slots_used: (B,), number of slots that each document uses.
         copyable: (B, S) bool, True at words; False at padding, begin and end symbols.
         source_columns: (B, S), the column of the word at each position of the document.
         word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence; 0 (the begin
             symbol, which is never copied) fills the rows of documents with fewer than U.
-        is_word: (B, U) bool, False at those fillers.
-        word_numbers: (B, S), which of its document's distinct words stands at a position; 0 where not copyable.
+        is_word: (B, U) bool, False at fillers.
+        word_numbers: (B, S), the index among its document's distinct words of each position's word; 0 where not
+            copyable.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class BatchVocab:
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         slot_count = _largest(self.slots_used, most)
         self.output_width = self.softmax_width + slot_count
-        # dictionary id of each slot (B, K); the extra column takes what belongs to no slot, and is cut off
+        # dictionary id of each slot (B, K); the extra column collects positions without a slot, and is cut off
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
         table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
         self.slot_words = table[:, :slot_count]
@@ -110,7 +111,7 @@ class BatchVocab:
     def select(self, documents: Tensor) -> "BatchVocab":
         """The vocabulary of some of the documents (indices, (N,)), repeated or not.
 
-        It keeps its width, because scores over it must not change theirs when documents leave a batch.
+        The width stays the same, because the width of scores must not change when documents leave a batch.
         """
         return self._with_each(lambda table: table.index_select(0, documents))
 
@@ -127,7 +128,8 @@ class BatchVocab:
         return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
-        """Ids of the dictionary -> extended ids; a word that neither the model nor the document has becomes unknown.
+        """Turn ids of the dictionary into extended ids; a word that neither the model nor the document has becomes
+        unknown.
 
         Args:
             tokens: (N, T), int64, N a multiple of B: rows of the same document follow one another.
@@ -142,7 +144,7 @@ class BatchVocab:
         return torch.where(has_slot, slots, hidden)
 
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
-        """Extended ids (N, T) -> ids of the dictionary; a slot that the document does not use becomes unknown.
+        """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
             tokens: rows of the same document follow one another. document: all rows are of this one.

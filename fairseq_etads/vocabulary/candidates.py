@@ -1,8 +1,8 @@
 """The large-vocabulary trick: a softmax over the words that a batch may need (Nallapati et al. 2016, section 2.1).
 
-These *candidates* are the words of the texts at hand and then the most frequent words of the dictionary (those with the
-smallest ids) until there are N. The softmax has a column for each of them, in the order of their ids, so the special
-symbols keep their numbers.
+The *candidates* are the words of the batch's texts, filled up to N with the most frequent words of the dictionary (the
+smallest ids). The softmax has a column for each of them, in the order of their ids, so the special symbols keep their
+numbers.
 """
 
 import copy
@@ -19,16 +19,16 @@ class Candidates:
 
     Args:
         texts: (B, L), int64, ids of the summaries' dictionary; ids from V on are skipped.
-        limit: N. A text that has more words keeps them all.
+        limit: N. A text with more words keeps them all.
         known_words: V.
-        specials: how many ids, from 0, are special symbols; they are always candidates.
+        specials: number of special symbols, the smallest ids; they are always candidates.
         unk: id of the unknown word.
-        shared: all texts share one list of N words, as in the paper. Otherwise each text has a list of its own, so that
-            its distribution does not depend on the batch that it is in.
+        shared: all texts share one list of N words, as in the paper. Otherwise each text has its own list, so that its
+            distribution does not depend on its batch.
 
     Attributes:
         words: (C,), ids of the candidates in ascending order: the union of all lists.
-        allowed: (B, C) bool, which of them are on each text's own list; None if all texts share one.
+        allowed: (B, C) bool, True for words on the text's own list; None if all texts share one.
     """
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
@@ -47,12 +47,12 @@ class Candidates:
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # one text's own words may be among the frequent words of another; all of them are in self.words
+            # a text's own words may be frequent words of another's list; all of them are in self.words
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
     def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """The smallest K (B,) such that the ids below K and a text's own words make at least ``limit`` candidates.
+        """The smallest K (B,) such that the ids below K and a text's own words are at least ``limit`` candidates.
 
         ids: (B, L), each row sorted.
         """
@@ -60,7 +60,7 @@ class Candidates:
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
         distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1): distinct ids before each place
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # own words that the cut already covers
+        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # own words that the cutoff already covers
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 
@@ -68,10 +68,10 @@ class Candidates:
         return len(self.words)
 
     def columns(self, ids: Tensor) -> Tensor:
-        """Extended ids (N, …) -> columns; slot k (id V + k) has column C + k.
+        """Turn extended ids (N, …) into columns; slot k (id V + k) has column C + k.
 
-        N is a multiple of B, and rows of one text follow each other. A word that is no candidate, or not on the list of
-        its own text, gets the column of the unknown word.
+        N is a multiple of B, and rows of one text follow each other. A word that is not a candidate, or not on its
+        text's list, gets the column of the unknown word.
         """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
         listed = self.words[place] == ids
@@ -82,12 +82,13 @@ class Candidates:
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def extended_ids(self, columns: Tensor) -> Tensor:
-        """Columns of any shape -> extended ids, what :meth:`columns` has turned into them."""
+        """Turn columns of any shape into extended ids, the inverse of :meth:`columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Logits (N, T, C) with minus infinity for words that are not on a text's own list; in place without gradient.
+        """Set logits (N, T, C) to minus infinity for words that are not on a text's own list; in place without
+        gradient.
 
         N is a multiple of B, and rows of one text follow each other.
         """
@@ -98,7 +99,9 @@ class Candidates:
         return fill(~allowed[:, None], -math.inf)
 
     def spread(self, scores: Tensor) -> Tensor:
-        """Log-probabilities (N, T, C + K) by column -> (N, T, V + K) by extended id, minus infinity elsewhere."""
+        """Spread log-probabilities (N, T, C + K) by column to (N, T, V + K) by extended id, minus infinity
+        elsewhere.
+        """
         slots = scores.shape[2] - len(self)
         wide = scores.new_full((*scores.shape[:2], self.known_words + slots), -math.inf)
         wide[:, :, self.words] = scores[:, :, : len(self)]

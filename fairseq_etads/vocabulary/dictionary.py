@@ -1,7 +1,8 @@
-"""The dictionary: first the words that the model knows, then the copy tail, words that it can only copy.
+"""The dictionary: words that the model knows, followed by the copy tail, words that it can only copy.
 
-Documents and summaries may have one dictionary and yet a bound each (:func:`with_known_words`): the decoder generates
-the first V words, the encoder has vectors for these and for more, and a word has the same id on both sides.
+Documents and summaries may share a dictionary with different numbers of known words (:func:`with_known_words`). The
+decoder then generates the first V words, the encoder has vectors for these and for more, and a word has the same id on
+both sides.
 """
 
 import copy
@@ -15,16 +16,17 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-_growing = threading.Lock()  # of all dictionaries, because one of its own could be neither pickled nor copied
+# shared by all dictionaries, because a dictionary's own lock could be neither pickled nor copied
+_growing = threading.Lock()
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """V, the number of entries that the model embeds and, on the summaries' side, generates; they are the first V.
+    """V, the number of entries that the model embeds and, for summaries, generates; they are the first V.
 
     They are the special symbols, the words with a count, and the "madeupword0000" with which fairseq pads the size to a
-    multiple of 8. Whatever follows has count 0: the *copy tail*, words of documents of which the model knows the
-    spelling alone. A dictionary in which no word has a count is taken whole.
+    multiple of 8. All others have count 0. They are the *copy tail*: words of documents that the model knows only by
+    their spelling. If no word of a dictionary has a count, all are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -38,21 +40,21 @@ def known_words(dictionary: Dictionary) -> int:
 
 
 def is_padding_word(word: str) -> bool:
-    """Whether a word is one of those with which fairseq pads a dictionary ("madeupword0000")."""
+    """Tell whether fairseq added a word to pad a dictionary ("madeupword0000")."""
     return _PADDING_WORD.fullmatch(word) is not None
 
 
 def fingerprint(dictionary: Dictionary) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
+    """First 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was trained with other dictionaries than these, which are DATA's.
+    """Raise ValueError if a checkpoint was trained with other dictionaries than DATA's, which are given.
 
     Args:
-        state: of the checkpoint's task; one that has no fingerprint of a dictionary may have been trained with any.
+        state: of the checkpoint's task; without a fingerprint of a dictionary, any is accepted.
     """
     for side, dictionary in (("source", source), ("target", target)):
         trained, found = state.get(f"{side}_dictionary"), fingerprint(dictionary)
@@ -65,7 +67,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
 
 
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
-    """The same words under the same ids, of which only the first ``size`` are known; both dictionaries grow together.
+    """Copy a dictionary so that only the first ``size`` words are known; words, ids and growth stay shared.
 
     The two compare as equal, because fairseq compares words and ids.
     """
@@ -75,7 +77,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """The first V entries as a dictionary of their own, which models are given: its ``len()`` is V, and stays so."""
+    """Copy the first V entries as a separate dictionary for models, so that its ``len()`` is and stays V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -85,23 +87,23 @@ def without_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """What fairseq's ``load`` makes of a dictionary file; ``file`` is its name or, as for fairseq, an open file.
+    """Load a dictionary file with fairseq's ``load``; ``file`` is its name or, as for fairseq, an open file.
 
     Raises:
-        ValueError: it is no dictionary; names file and line, which fairseq does not.
+        ValueError: it is not a dictionary; the message names file and line, unlike fairseq's.
     """
     try:
         return load(file, *arguments)
     except OSError:
         raise
-    except Exception as error:  # fairseq raises plain Exception for what is not UTF-8
+    except Exception as error:  # fairseq raises a plain Exception for a file that is not UTF-8
         place = f"{file}, line {_first_bad_line(file)}: " if isinstance(file, str) else ""
         reason = " ".join(str(error).split()).split(". Duplicate words can")[0]
-        raise ValueError(f"{place}not a dictionary, which has a word and its count in each line ({reason})") from None
+        raise ValueError(f"{place}not a dictionary, which has a word and its count on each line ({reason})") from None
 
 
 def _first_bad_line(file: str) -> int:
-    """The number of the first line of a dictionary file that is not UTF-8, has no count or has a word again."""
+    """Number of the first line of a dictionary file that is not UTF-8, has no count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
@@ -114,10 +116,10 @@ def _first_bad_line(file: str) -> int:
 
 
 class SummarizationDictionary(Dictionary):
-    """fairseq's dictionary, which also remembers V when it is loaded, and whose copy tail can grow.
+    """A fairseq dictionary that remembers V when it is loaded and has a copy tail that can grow.
 
-    With ``grows`` set, a word that is met for the first time gets the next free id instead of the unknown word's. The
-    model never looks past V, so the new word can be copied like any other of the tail. Several threads may add words.
+    With ``grows`` set, a new word gets the next free id instead of the unknown word's. The model never looks past V, so
+    the new word can be copied like any other of the tail. Several threads may add words.
     """
 
     known_words: int
@@ -125,25 +127,25 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """As fairseq's.
+        """Load a dictionary, like fairseq's method, with checks.
 
         Raises:
-            ValueError: the file is no dictionary (names file and line); or a word with a count stands behind one
-                without, so that it would not be learnt.
+            ValueError: the file is not a dictionary (the message names file and line); or a word with a count follows
+                one without, so that it would not be learned.
         """
         dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
         known = known_words(dictionary)
         late = next((number for number in range(known, len(dictionary)) if dictionary.count[number]), None)
         if late is not None:
             raise ValueError(
-                f'dictionary: "{dictionary[late]}", which has a count, stands behind "{dictionary[known]}" '
-                "(count 0). Words with count 0 are only copied and must come last: sort the file by count"
+                f'dictionary: "{dictionary[late]}", which has a count, follows "{dictionary[known]}" (count 0). Words '
+                "with count 0 are only copied and must come last: sort the file by count"
             )
         dictionary.known_words = known
         return dictionary
 
     def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
-        """The id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
+        """Id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
         with _growing:
             return int(super().add_symbol(word, n, overwrite))
 
@@ -165,5 +167,5 @@ class SummarizationDictionary(Dictionary):
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """``tokens`` (any shape, ids) with every id from V = ``known_words`` on replaced by the unknown word's."""
+    """Replace every id from V = ``known_words`` on in ``tokens`` (ids of any shape) by the unknown word's."""
     return tokens.masked_fill(tokens >= known_words, unk)

@@ -1,4 +1,4 @@
-"""What the words of a dictionary are: words, characters, or which kind of subwords."""
+"""Detect the kind of a dictionary's words: words, characters, or a kind of subwords."""
 
 import os
 from argparse import Namespace
@@ -11,17 +11,17 @@ from ..text.words import Characters
 from .dictionary import known_words
 
 GPT2_FILES = ("encoder.json", "vocab.bpe")
-"""What etads-prepare puts beside DATA for GPT-2's pieces."""
+"""Files of GPT-2's pieces that etads-prepare puts into DATA."""
 SUBWORD_SHARE = 0.02
-"""A dictionary is taken for one of subwords if a larger share of its known words carries subword marks."""
+"""A dictionary counts as one of subwords if a larger share of its known words has subword marks."""
 WIDE_SHARE = 0.2
-"""A dictionary is taken for one of characters if a larger share of its known words has characters like Chinese ones."""
+"""A dictionary counts as one of characters if a larger share of its known words has characters such as Chinese ones."""
 GPT2_SHARE = 0.9
-"""A dictionary is taken for one of GPT-2's pieces if a larger share of its known words are numbers."""
+"""A dictionary counts as one of GPT-2's pieces if a larger share of its known words are numbers."""
 
 
 def detect_subwords(dictionary: Dictionary) -> str:
-    """Which subwords a dictionary has: "subword_nmt" or "sentencepiece" by their marks, "gpt2" (numbers), or "none"."""
+    """Detect a dictionary's subwords: "subword_nmt" or "sentencepiece" by their marks, "gpt2" (numbers), or "none"."""
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
         return "gpt2"
@@ -35,10 +35,10 @@ def detect_subwords(dictionary: Dictionary) -> str:
 
 
 def detect_words(dictionary: Dictionary, subwords: str) -> str:
-    """Of which kind a dictionary's words are: a value of ``text_words`` of the tokenizer ``etads``.
+    """Detect the kind of a dictionary's words: a value of ``text_words`` of the tokeniser ``etads``.
 
     Args:
-        subwords: what :func:`detect_subwords` found.
+        subwords: the result of :func:`detect_subwords`.
     """
     if subwords in ("sentencepiece", "gpt2"):
         return "raw"
@@ -49,7 +49,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """fairseq's ``--bpe gpt2`` with the files beside the data directory DATA; None if they are not there."""
+    """fairseq's ``--bpe gpt2`` with the files in the data directory DATA; None if they are not there."""
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
     if not (os.path.isfile(encoder) and os.path.isfile(merges)):

@@ -1,4 +1,4 @@
-"""Which number stands for a word in a model's output: the one place that translates.
+"""Translate between the numberings of words in a model's output, in this one place.
 
 A word has up to three numbers:
 
@@ -9,7 +9,7 @@ A word has up to three numbers:
   ``candidates.py``). The criterion and the pointer work with columns.
 
 The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is
-as wide as the vocabulary. *Search ids* are whichever of the two it is.
+as wide as the vocabulary. *Search ids* means whichever of the two applies.
 """
 
 from typing import Any, NamedTuple, Optional, Union
@@ -68,53 +68,61 @@ class OutputVocabulary(NamedTuple):
         return cls(size, unk, slots, candidates)
 
     def extended_ids(self, tokens: Tensor) -> Tensor:
-        """Ids of the dictionary -> extended ids; words that neither the model nor the document has become unknown."""
+        """Turn ids of the dictionary into extended ids; words that neither the model nor the document has become
+        unknown.
+        """
         if self.slots is None:
             return hide_unknown_words(tokens, self.known_words, self.unk)
         return self.slots.encode(tokens)
 
     def target_columns(self, tokens: Tensor) -> Tensor:
-        """Ids of the dictionary -> columns; words that have none become unknown."""
+        """Turn ids of the dictionary into columns; words that have none become unknown."""
         extended = self.extended_ids(tokens)
         return extended if self.candidates is None else self.candidates.columns(extended)
 
     def producible_ids(self, tokens: Tensor) -> Tensor:
-        """As :meth:`extended_ids`, but a word that has no column becomes unknown, too: all have a probability."""
+        """Like :meth:`extended_ids`, but a word without a column becomes unknown, too, so that all have a
+        probability.
+        """
         extended = self.extended_ids(tokens)
         if self.candidates is None:
             return extended
         return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
 
     def search_ids(self, tokens: Tensor) -> Tensor:
-        """Ids of the dictionary -> search ids; words that have none become unknown."""
+        """Turn ids of the dictionary into search ids; words that have none become unknown."""
         return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
 
     def _from_search(self, search_ids: Tensor) -> Tensor:
-        """Search ids of any shape -> extended ids."""
+        """Turn search ids of any shape into extended ids."""
         if self.by_column and self.candidates is not None:
             return self.candidates.extended_ids(search_ids)
         return search_ids
 
     def by_search_id(self, scores: Tensor) -> Tensor:
-        """Log-probabilities (N, T, C + K) by column -> by search id, minus infinity for what has no column."""
+        """Reorder log-probabilities (N, T, C + K) from columns to search ids; minus infinity for words without a
+        column.
+        """
         return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
 
     def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
-        """Search ids (N, T), or (T,) of one document's summary -> ids of the dictionary."""
+        """Turn search ids (N, T), or (T,) of one document's summary, into ids of the dictionary."""
         extended = self._from_search(search_ids)
         if self.slots is None:
             return extended
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
     def known_ids(self, search_ids: Tensor) -> Tensor:
-        """Search ids (any shape) -> ids of known words, for a model that has no others: a slot becomes unknown."""
+        """Turn search ids (any shape) into ids of known words, for a model that has no others: a slot becomes
+        unknown.
+        """
         return hide_unknown_words(self._from_search(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
-        """Add to scores by search id, (…, V + K) or (…, C + K), those of a model that has only known words; in place.
+        """Add the scores of a model with only known words to scores by search id, (…, V + K) or (…, C + K); in place.
 
         Args:
-            known: (…, at least V), by id. Each slot is given the score of the unknown word.
+            known: (…, at least V), by id. Each slot gets the score of the unknown word.
         """
         if self.by_column and self.candidates is not None:
             own = known[..., self.candidates.words]  # (…, C)
@@ -124,7 +132,7 @@ class OutputVocabulary(NamedTuple):
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def own_words(self, words: Tensor, document: int) -> Tensor:
-        """Search ids (m,) of those of the words (n,), ids of the dictionary, that one document's summary may hold."""
+        """Search ids (m,) of the words (n,), ids of the dictionary, that one document's summary can contain."""
         vocabulary = self.select(torch.tensor([document], device=words.device))
         translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
         ids = translate(words[None])[0]
@@ -137,7 +145,7 @@ class OutputVocabulary(NamedTuple):
         return self._replace(slots=slots, candidates=candidates)
 
     def select(self, documents: Tensor) -> "OutputVocabulary":
-        """That of some of the documents (indices, (N,)), repeated or not."""
+        """The output vocabulary of some of the documents (indices, (N,)), repeated or not."""
         slots = None if self.slots is None else self.slots.select(documents)
         candidates = None if self.candidates is None else self.candidates.select(documents)
         return self._replace(slots=slots, candidates=candidates)

@@ -1,10 +1,10 @@
-"""A shortlist: the few words that a document's summary may need, so that a search does not look at all of them.
+"""A shortlist: the few words that a document's summary may need, so that a search need not consider all words.
 
-As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), they are
+As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), these are
 
 - the special symbols and the words that are most frequent in summaries,
 - the document's own words, as far as the model knows them,
-- for each word of the document those that summaries of documents with this word most often have.
+- for each word of the document, the words that are most frequent in summaries of documents with this word.
 
 A table, which ``etads-shortlist`` makes, holds the first and the last; ``data/shortlist_file.py`` reads and writes it.
 """
@@ -21,7 +21,7 @@ from .dictionary import known_words
 
 
 class ListedCandidates(Candidates):
-    """The candidates of a batch of B texts, each of which has a list of its own.
+    """The candidates of a batch of B texts, each with its own list.
 
     Args:
         listed: (B, V) bool, which words are on each text's list; special symbols are on all. unk: the unknown word.
@@ -40,8 +40,8 @@ class Shortlist:
 
     Attributes:
         frequent: (F,), int64, ids of the most frequent words of summaries.
-        together: (V_s + 1, k), int64, for each word of documents the words of summaries that go with it; the unknown
-            word's id fills shorter rows, and the last one, which stands for all other words.
+        together: (V_s + 1, k), int64, for each word of documents, its associated words of summaries. The unknown word's
+            id fills shorter rows, and the last row, which stands for all other words.
         own: (V_s + 1,), int64, the same words' ids in summaries; the unknown word's where there is none.
         known_words: V. specials: special symbols, the smallest ids. unk: the unknown word's id.
     """
@@ -64,7 +64,7 @@ class Shortlist:
                 copy tail, are skipped in both.
         """
         tokens = src_tokens.cpu()
-        # the last column takes what the summaries do not know
+        # the last column collects words that the summaries do not know
         listed = torch.zeros(len(tokens), self.known_words + 1, dtype=torch.bool)  # (B, V + 1)
         listed[:, : max(self.specials, least)] = True
         listed[:, self.frequent] = True
@@ -81,7 +81,7 @@ class Shortlist:
         """From the arrays of a file and the two dictionaries.
 
         Args:
-            frequent: (F,), int32. together: (V_s, k), int32, -1 where a row has fewer than k.
+            frequent: (F,), int32. together: (V_s, k), int32, -1 where a row has fewer than k words.
         """
         unk, known = target.unk(), known_words(target)
         own = torch.full((len(together) + 1,), unk)
@@ -90,7 +90,7 @@ class Shortlist:
             own[number] = found if found < known else unk
         rows = np.vstack([together, np.full((1, together.shape[1]), -1, dtype=together.dtype)])
         table = torch.from_numpy(rows).long()
-        table[: source.nspecial] = unk  # nothing goes with padding, which depends on the batch
+        table[: source.nspecial] = unk  # nothing is associated with padding, which depends on the batch
         return cls(
             frequent=torch.from_numpy(frequent).long(),
             together=table.masked_fill(table < 0, unk),

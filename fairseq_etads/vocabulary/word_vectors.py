@@ -1,4 +1,4 @@
-"""Pretrained word vectors from files."""
+"""Load pretrained word vectors from files."""
 
 import logging
 from typing import Optional
@@ -11,16 +11,16 @@ logger = logging.getLogger(__name__)
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the vectors of a file into the rows of the words that the dictionary knows; other rows stay as they are.
+    """Copy a file's vectors into the rows of the words that the dictionary knows; other rows stay as they are.
 
     Args:
-        path: word2vec's text format: a line "COUNT WIDTH", which may be missing, then a word and its numbers a line. If
-            a word comes twice, the last counts. None: do nothing.
+        path: word2vec's text format: an optional line "COUNT WIDTH", then a word and its numbers per line. If a word
+            occurs twice, the last counts. None: do nothing.
         option: the option's name, for error messages.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not in that format, its vectors are not as wide as the table, or it has no word of the
+        ValueError: it is not in that format, the width of its vectors is not the table's, or it has no word of the
             dictionary.
     """
     if path is None:
@@ -34,9 +34,7 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
                 if number == 1 and len(values) == 1:
                     continue  # the header; a wrong width shows in the next line
                 if len(values) != width:
-                    raise ValueError(
-                        f"{option} {path}: line {number} has {len(values)} numbers, and {width} are wanted"
-                    )
+                    raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers; {width} expected")
                 place = dictionary.indices.get(word)
                 if place is None or place == dictionary.pad():
                     continue

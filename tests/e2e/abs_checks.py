@@ -1,10 +1,10 @@
-"""What the rows of ABS and ABS+ must have done: short word vectors, summaries of one length, tuned weights."""
+"""Checks of the rows of ABS and ABS+: short word vectors, summaries of one length, tuned weights."""
 
 import json
 
 
 def has_weights(run, features):
-    """Whether summaries were found with weights of extractive features, those that were tuned, or with none."""
+    """Check whether summaries were found with tuned weights of extractive features, or without any."""
     weights = ""
     if features:
         report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))

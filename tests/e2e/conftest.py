@@ -1,4 +1,4 @@
-"""A server of commands for all tests; the toy task binarised, and a model trained on it, both by the real commands."""
+"""A server of commands for all tests; the binarised toy task, and a model trained on it by the real commands."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from toy import PLUGIN, PREPROCESS, SMALL_MODEL, write_pairs
 
 @pytest.fixture(scope="session", autouse=True)
 def programs():
-    """The folder of programs that run commands without their start; ``run_command`` finds it."""
+    """Folder of programs that run commands without their start-up time; ``run_command`` finds it."""
     with contextlib.closing(CommandServer()) as server:
         PROGRAMS.insert(0, str(server.programs))
         yield server.programs
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(corpus, tmp_path_factory):
-    """A checkpoint directory of an etads model that has learnt the task."""
+    """Checkpoint directory of an etads model that has learned the task."""
     save = tmp_path_factory.mktemp("trained")
     run_command(
         ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]

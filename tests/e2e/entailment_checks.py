@@ -1,8 +1,8 @@
-"""What must be seen of a row of entail_gigaword.sh, see recipe_checks.py."""
+"""Checks of the rows of entail_gigaword.sh, see recipe_checks.py."""
 
 
 def entailment(rewards):
-    """The gate, the optimiser, the search; pairs of titles, recognised beside summarisation or rewarded after it."""
+    """The gate, the optimiser, the search; pairs of titles for the auxiliary task, or for rewards after it."""
 
     def check(run):
         assert str(run.option("encoder_gate")) == "selective" and "encoder.gate.state_proj.weight" in run.parameters

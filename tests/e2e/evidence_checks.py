@@ -1,4 +1,4 @@
-"""The systems of scripts/reproduce/evidence.sh, and what must be seen of each."""
+"""The systems of scripts/reproduce/evidence.sh, and the check of each."""
 
 import json
 
@@ -8,7 +8,7 @@ PLAIN = {"pointer": True}
 
 
 def recorded(check):
-    """Its record has the scores of every document; and what ``check`` says."""
+    """Its record has the scores of every document; then ``check``."""
 
     def both(run):
         system = run.folder.name[: -len("-1")]
@@ -28,7 +28,7 @@ def recorded(check):
 
 
 def focus_in(layers):
-    """Which of four encoder layers have focus-attention."""
+    """Find which of four encoder layers have focus-attention."""
 
     def check(run):
         assert (run.layers("encoder.layers"), run.layers("focal.")) == ({1, 2, 3, 4}, set(layers))
@@ -38,11 +38,21 @@ def focus_in(layers):
 
 
 def three_layers(kind="none", **mechanisms):
-    """Three layers on both sides, and what stands between encoder and decoder."""
+    """Three layers on both sides, and the modules between encoder and decoder."""
 
     def check(run):
         debian_transformer(**PLAIN, **mechanisms)(run)
         assert run.layers("encoder.layers") == {1, 2, 3} and str(run.option("aggregation")) == kind
+
+    return check
+
+
+def tied(**mechanisms):
+    """Shared layers as in the paper, but with one table of word vectors, as the system that they are compared with."""
+
+    def check(run):
+        three_layers(shared=True, **mechanisms)(run)
+        assert bool(run.option("share_all_embeddings"))
 
     return check
 
@@ -55,9 +65,9 @@ def of_fairseq(run):
 
 
 def of_fairseqs_example(run):
-    """fairseq's own pointer and task: words that are not known come from their places in the document.
+    """fairseq's own pointer and task: unknown words come from their positions in the document.
 
-    No summary has the same two words twice, which fairseq's own search would not see to on a CPU.
+    No summary repeats a bigram; fairseq's own search would not ensure that on a CPU.
     """
     assert "decoder.project_p_gens.weight" in run.parameters or "decoder.project_p_gens" in str(list(run.parameters))
     tokens = (run.folder / "tokens.txt").read_text(encoding="utf-8")
@@ -80,6 +90,8 @@ EVIDENCE = {
     **{f"{kind}_1": three_layers(kind, aggregation=kind != "add") for kind in ("add", "proj", "attn")},
     "es": three_layers(shared=True),
     "gated_es": three_layers(shared=True, gate=True),
+    "es_tied": tied(),
+    "gated_es_tied": tied(gate=True),
     "layers_none": focus_in(()),
     "layers_1-2": focus_in((1, 2)),
     "layers_3-4": focus_in((3, 4)),

@@ -1,4 +1,4 @@
-"""What must be seen of a row of a recipe: each function returns a check of a :class:`recipes.Run`."""
+"""Checks of a recipe's rows: each function returns a check of a :class:`recipes.Run`."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from recipes import STEPS, Run
 
 
 def etads(focus=(), saliency=(), encoder=4, decoder=4):
-    """Which layers, counted from 1, have the mechanisms; and the output's bias, the steps of Noam, the search."""
+    """The layers, counted from 1, with the mechanisms; the output's bias, the steps of Noam, the search."""
 
     def check(run):
         assert (run.layers("focal."), run.layers("gate_q_proj")) == (set(focus), set(saliency))
@@ -29,7 +29,7 @@ def etads(focus=(), saliency=(), encoder=4, decoder=4):
 
 
 def aggregation(kind, history=0, encoder=4, decoder=4):
-    """Kind, layers looked back at; and the pointer, the search."""
+    """Kind, number of earlier layers; the pointer, the search."""
 
     def check(run):
         assert run.layers("encoder.layers") == set(range(1, encoder + 1))
@@ -42,7 +42,7 @@ def aggregation(kind, history=0, encoder=4, decoder=4):
         widths = [value.shape[1] for value in weights.values() if value.dim() == 2]
         assert (max(widths) == 16 * history) if kind == "proj" else all(width == 16 for width in widths)
         assert min(run.figures("copied")) > 0 and run.copied_unknown_words() > 0
-        # where a random model wrote <s>, which is not printed, two words seem to follow one another
+        # if a random model wrote <s>, which is not printed, two words seem adjacent
         assert run.repeated(3) <= 2 * run.unprinted()
         assert all(50 - run.unprinted() <= len(words) <= 120 for words in run.tokens())
         assert " --lr 1e-4 --lr-scheduler reduce_lr_on_plateau " in (run.folder / "finished.txt").read_text()
@@ -78,7 +78,7 @@ def debian_transformer(focus=False, saliency=False, pointer=False, aggregation=F
 
 
 def continuation(has_it):
-    """Whether the copy attention has features of continuation."""
+    """Check whether the copy attention has features of continuation."""
 
     def check(run):
         debian_transformer(focus=True, saliency=True, pointer=True)(run)
@@ -91,7 +91,7 @@ MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
 
 
 def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="none", coverage=False, words=None):
-    """The mechanisms of a model of the recurrent family; ``words`` known of documents and summaries."""
+    """The mechanisms of a model of the recurrent family; ``words`` known in documents and summaries."""
 
     def check(run):
         assert run.option("large_vocabulary_trick") == trick
@@ -113,7 +113,7 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
                 assert losses[-1] <= losses[0]
         if words:
             tables = [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
-            # the specials and the mark of sentences come on top, and fairseq fills up to a multiple of 8
+            # plus the special symbols and the sentence mark; fairseq pads the total to a multiple of 8
             assert all(asked + 4 <= rows <= asked + 12 for asked, rows in zip(words, tables)), tables
 
     return check
@@ -134,7 +134,7 @@ def ras(cell, rate):
 
 
 def see(coverage):
-    """See et al.'s decoder, lengths that grow, and coverage that is added to a model trained without it."""
+    """See et al.'s decoder, growing lengths, and coverage added to a model trained without it."""
 
     def check(run):
         recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
@@ -159,7 +159,7 @@ def finished(folder):
 
 
 def on_duc(check_row, shortest=30):
-    """A row that is scored on DUC-2004, too: ``shortest`` to 30 words, four references at 75 bytes."""
+    """A row that is also scored on DUC-2004: ``shortest`` to 30 words, four references at 75 bytes."""
 
     def check(run):
         check_row(run)
@@ -171,7 +171,7 @@ def on_duc(check_row, shortest=30):
 
 
 def bart(mechanisms, pointer=False):
-    """Begun with BART's weights, and its own words; the mechanisms in all layers; the optimiser, the search."""
+    """Started from BART's weights, and its own words; the mechanisms in all layers; the optimiser, the search."""
 
     def check(run):
         layers = {1, 2} if mechanisms else set()
@@ -213,7 +213,7 @@ def convolutional(words, pointer="none", rate=0.1, duc=False):
             assert max(run.figures("copied")) > 0
         nesterovs_gradient(run, rate)
         if duc:
-            # fairseq-generate prints neither <s> nor what stands for it in a random model's summary
+            # fairseq-generate prints neither <s> nor its replacement in a random model's summary
             assert all(14 - run.unprinted("duc.txt") <= len(tokens) <= 30 for tokens in run.tokens("duc.txt"))
             assert "bytes:75" in (run.folder / "duc.json").read_text(encoding="utf-8")
 
@@ -229,7 +229,9 @@ def nesterovs_gradient(run, rate):
 
 
 def controlled(run):
-    """Documents begin with control words, in training those of their references; the best setting is decoded."""
+    """Documents begin with control words, in training the control words of their references; the best setting is
+    decoded.
+    """
     nesterovs_gradient(run, 0.2)
     control = run.folder.parent / "control"
     bins = json.loads((control / "text/control.json").read_text(encoding="utf-8"))["lengths"]

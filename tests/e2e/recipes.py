@@ -1,4 +1,4 @@
-"""What the tests of scripts/reproduce/ share: data made by documented commands, and what a row's run left behind."""
+"""Shared parts of the tests of scripts/reproduce/: data made by documented commands, and the results of a row's run."""
 
 import hashlib
 import json
@@ -26,8 +26,9 @@ RECIPES = ROOT / "scripts" / "reproduce"
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
 SIZES |= {"60000": "20", "49996": "36", "29996": "12", "30000": "250"}
-"""The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail.
-With the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
+"""Documented sizes of dictionaries -> sizes for the tiny corpora, small enough to leave words for a copy tail. With the
+four special symbols they are multiples of 8, to which fairseq pads dictionaries.
+"""
 TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2"]
 TRANSFORMER += ["--decoder-attention-heads", "2", "--num-workers", "0", "--log-interval", "1"]
 RECURRENT = ["--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--attention-dim", "8", "--num-workers", "0"]
@@ -41,7 +42,7 @@ LANGUAGE_MODEL += ["--max-update", str(STEPS)]
 
 
 def documented(recipe: str, command: str) -> List[List[str]]:
-    """The arguments of a command wherever it begins a line in the header of a recipe; sizes made small."""
+    """Arguments of a command that begins a line in the header of a recipe; sizes are made small."""
     lines = [line.strip() for line in header(RECIPES / f"{recipe}.sh").splitlines()]
     return [small(shlex.split(line)[1:]) for line in lines if line.startswith(command)]
 
@@ -51,7 +52,7 @@ def small(words: List[str]) -> List[str]:
 
 
 class Workshop:
-    """A folder with raw corpora, what the documented commands make of them, and the runs of recipes."""
+    """A folder with raw corpora, data from the documented commands, and the runs of recipes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -64,14 +65,14 @@ class Workshop:
         return run_command(words, cwd=self.folder, check=check)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returned when it was first called for this key."""
+        """Result of the first call of ``make`` for this key."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
 
 def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
-    """CNN/Daily Mail as the recipe's header says, from its raw form; the first data that it makes."""
+    """CNN/Daily Mail as the recipe's header says, from its raw form; the first data in each folder."""
 
     def make() -> Path:
         shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
@@ -88,7 +89,7 @@ def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def cnndm_for_bart(shop: Workshop, recipe: str, row: str) -> Path:
-    """CNN/Daily Mail in GPT-2's pieces; their files and a small, random BART are where the header has them."""
+    """CNN/Daily Mail in GPT-2's pieces; their files and a small, random BART are placed as in the header."""
 
     def make() -> None:
         (shop.folder / "gpt2_bpe").mkdir()
@@ -101,7 +102,7 @@ def cnndm_for_bart(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
-    """SumPubMed as the recipe's header says, but with fewer words; the same for all recipes that say the same."""
+    """SumPubMed as the recipe's header says, but with fewer words; shared by all recipes with the same command."""
     (options,) = documented(recipe, "scripts/prepare_sumpubmed.sh")
     marks = [word for word in options if word == "--source-sentence-marks"]
     options = options[: options.index("--")] if "--" in options else options
@@ -131,7 +132,7 @@ def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
     raw, duc = map(str, _raw_gigaword(shop))
     corpus, more = options[: options.index("--")], options[options.index("--") :]
     shop.run(["etads-corpus", "gigaword", "--data", raw, *corpus, "--out", f"{out}/text", "--jobs", "1"])
-    for name in {"pos", "ner"}.intersection(more):  # files beside the text, with a tag for each word
+    for name in {"pos", "ner"}.intersection(more):  # files with the text, with a tag for each word
         for source in (shop.folder / out / "text").glob("*.source"):
             lines = source.read_text(encoding="utf-8").splitlines()
             tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
@@ -183,10 +184,10 @@ def xsum(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def debian(shop: Workshop, recipe: str, row: str) -> Path:
-    """Debian synopses: a text without prepared data."""
+    """Debian synopses as text, without prepared data."""
 
     def make() -> Path:
-        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]  # most too rare to be known
+        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]  # most are too rare to be known
         index, out = corpora.debian(shop.folder / "Translation-en", names), shop.folder / "data/debian"
         sizes = ["--valid-size", "2", "--test-size", "3"]
         shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
@@ -213,7 +214,7 @@ def debian_prepared(shop: Workshop, recipe: str, row: str) -> Path:
 
 @dataclass
 class Run:
-    """What a row has left behind.
+    """Results of a row.
 
     Attributes:
         folder: of the run. prepared: of its data. summaries: name of the file. printed: by the recipe.
@@ -233,7 +234,7 @@ class Run:
         return self._checkpoint["model"]
 
     def option(self, name: str, part: str = "model") -> Any:
-        """An option with which the model was built ("model"), or the task ("task"), or trained."""
+        """An option with which the model ("model") or the task ("task") was built, or that was used in training."""
         return self._checkpoint["cfg"][part][name]
 
     def sums_of_squares(self) -> List[torch.Tensor]:
@@ -241,12 +242,12 @@ class Run:
         return [state["sum"] for state in self._checkpoint["last_optimizer_state"]["state"].values()]
 
     def layers(self, name: str) -> Set[int]:
-        """Which layers, counted from 1, have a parameter whose name has this part."""
+        """Layers, counted from 1, with a parameter that has this part in its name."""
         found = (re.search(r"\.layers\.(\d+)\.", key) for key in self.parameters if name in key)
         return {int(match[1]) + 1 for match in found if match}
 
     def figures(self, name: str) -> List[float]:
-        """A figure of training at every step, or in every epoch where no step was logged."""
+        """A figure of training at every step, or in every epoch if no step was logged."""
         lines = (self.folder / "train.log").read_text(encoding="utf-8").splitlines()
         for kind in ("train_inner", "| train |"):
             values = (re.search(rf"\b{name}[= ](-?[\d.]+)", line) for line in lines if kind in line)
@@ -261,7 +262,7 @@ class Run:
         return [found[number][0][1].split() for number in sorted(found)]
 
     def decoding(self, name: str, file: str = "") -> str:
-        """The value of an option that fairseq-generate had."""
+        """Value of an option in the call of fairseq-generate."""
         log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
         match = re.search(rf"'{name}': ([^,}}]+)", log)
         assert match, f"{name} is not in the log"
@@ -271,35 +272,34 @@ class Run:
         return SummarizationDictionary.load(str(self.prepared / f"bin/dict.{side}.txt"))
 
     def copied_unknown_words(self) -> int:
-        """How many words of the summaries are in the copy tail, so that they must have been pointed at."""
+        """Number of words of the summaries in the copy tail, which must have been copied."""
         dictionary = self.dictionary("target")
         tail = set(dictionary.symbols[dictionary.known_words :])
         return sum(word in tail for words in self.tokens() for word in words)
 
     def unprinted(self, file: str = "") -> int:
-        """How many tokens of the summaries are scored but not printed: fairseq-generate leaves out ``<s>``."""
+        """Number of tokens of the summaries that are scored but not printed: fairseq-generate leaves out ``<s>``."""
         log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
         scores = [len(line.split("\t")[1].split()) for line in log.splitlines() if line.startswith("P-")]
         return sum(scores) - sum(len(words) + 1 for words in self.tokens(file))
 
     def repeated(self, size: int) -> int:
-        """The most often that a summary has an n-gram, less one."""
+        """Largest number of occurrences of an n-gram in a summary, minus one."""
         counts = (Counter(zip(*(words[i:] for i in range(size)))) for words in self.tokens() if len(words) >= size)
         return max(max(count.values()) for count in counts) - 1
 
 
 @dataclass
 class Recipe:
-    """A script of scripts/reproduce/ and how its rows are run small.
+    """A script of scripts/reproduce/, and the settings for running its rows small.
 
     Attributes:
-        name: of the script. data: makes the data of a row. rows: name -> check of what the mechanism did.
-        option: that names rows; --row takes only one. place: the option that takes the data.
-        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
-        more_of: further ones of some rows.
-        duc: whether a row is scored on DUC-2004, too.
-        summaries, scores: where a run's summaries and scores are; scores may begin with ".." (beside the runs).
-        steps: of rows that train for another number of steps than asked for; 0 for what is not trained.
+        name: of the script. data: makes the data of a row. rows: name -> check of the mechanism's effect.
+    option: the option that names rows; --row takes only one. place: the option that takes the data. given: options
+        before "--", besides these and the output. more: options of fairseq-train after "--". more_of: further ones of
+        some rows. duc: whether a row is scored on DUC-2004, too. summaries, scores: paths of a run's summaries and
+        scores; scores may begin with ".." (next to the runs). steps: of rows that train for another number of steps
+        than requested; 0 for untrained rows.
     """
 
     name: str
@@ -320,9 +320,9 @@ class Recipe:
         return f"runs/{self.name}"
 
     def command(self, shop: Workshop, row: str) -> List[str]:
-        """The command line for a row; "" for all that it takes by default."""
+        """Command line for a row; "" for the recipe's default."""
         chosen = [self.option, row] if row else []
-        row = row if row in self.rows else next(iter(self.rows))  # whose data it gets
+        row = row if row in self.rows else next(iter(self.rows))  # the row that provides its data
         data = self.data(shop, self.name, row)
         duc = ["--duc", f"{data}-duc"] if self.duc(row) else []
         more = [*self.more, *self.more_of.get(row, ())]
@@ -343,7 +343,7 @@ class Recipe:
 
 
 def check_any_row(run: Run, scores: Tuple[str, ...], steps: int) -> None:
-    """What holds for every row: it trained as many steps as it should, and every document has a summary and a score."""
+    """Checks of every row: it trained for the right number of steps, and every document has a summary and a score."""
     if steps:
         losses = run.figures("loss")
         assert losses and all(map(math.isfinite, losses)), losses

@@ -1,4 +1,4 @@
-"""What must be seen of a row of a recipe that trains with rewards, or with a closed-book decoder; see recipe_checks."""
+"""Checks of the rows of recipes that train with rewards or with a closed-book decoder; see recipe_checks."""
 
 import json
 
@@ -7,7 +7,7 @@ from recipe_checks import continuation, recurrent
 
 
 def rewarded(has_rewards, again=False):
-    """Whether summaries were drawn and rewarded; whether training began with the model of the row likelihood."""
+    """Check that summaries were drawn and rewarded, and whether training started from the row likelihood's model."""
 
     def check(run):
         continuation(True)(run)
@@ -20,7 +20,7 @@ def rewarded(has_rewards, again=False):
 
 
 def closed_book(has_it=True, coverage=False, rewards=False):
-    """See et al.'s model, in training with a second decoder that summaries are written without; and rewards."""
+    """See et al.'s model, with a second decoder in training that summaries do without; and rewards."""
 
     def check(run):
         recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
@@ -37,7 +37,7 @@ def closed_book(has_it=True, coverage=False, rewards=False):
 
 
 def going_on(rewards=(), closed_book=False, again=False):
-    """pg_coverage with a second decoder; or after base, with the rewards by turns or by likelihood again."""
+    """pg_coverage with a second decoder; or, after base, with alternating rewards or by likelihood again."""
 
     def check(run):
         recurrent(pointer="soft", coverage=True, words=(12, 12))(run)
@@ -54,7 +54,9 @@ def going_on(rewards=(), closed_book=False, again=False):
 
 
 def rougesal(run):
-    """See et al.'s model with coverage goes on with both rewards by turns; entailment was learnt from the summaries."""
+    """See et al.'s model with coverage continues with both rewards alternately; entailment was learned from the
+    summaries.
+    """
     assert str(run.option("pointer")) == "soft" and any("coverage_weight" in key for key in run.parameters)
     log = (run.folder / "train.log").read_text(encoding="utf-8")
     assert "loaded" in log and "but not in this model" not in log and "--rougesal-saliency idf: reading 13 " in log

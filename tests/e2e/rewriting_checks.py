@@ -1,4 +1,4 @@
-"""What must be seen of the rows of rewrite_cnndm.sh and sumpubmed_rewrite.sh; beside recipe_checks.py."""
+"""Checks of the rows of rewrite_cnndm.sh and sumpubmed_rewrite.sh, in addition to recipe_checks.py."""
 
 import json
 
@@ -6,10 +6,10 @@ import torch
 
 
 def rewritten(rewards, sentences=0, reranked=False):
-    """Labels in order, pairs of sentences, an abstractor of its preset, an extractor by labels or by rewards.
+    """Labels in order, pairs of sentences, an abstractor of its preset, an extractor trained by labels or by rewards.
 
     Args:
-        sentences: of a summary that labels' extractor takes.
+        sentences: number that the extractor trained by labels selects.
     """
 
     def check(run):

@@ -1,4 +1,4 @@
-"""What recipes that select the content of summaries must have done: labels, selectors, and models that read them."""
+"""Checks of recipes that select the content of summaries: labels, selectors, and models that read them."""
 
 import json
 
@@ -6,13 +6,13 @@ from recipe_checks import debian_transformer, finished, recurrent, see
 
 
 def selects(folder):
-    """A selector's report has its figures on both splits."""
+    """A selector's report has its figures for both splits."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
 
 
 def extraction(by, selector=False):
-    """Summaries are sentences of their documents, of which ``lead`` takes three; and a selector was scored."""
+    """Summaries are sentences of their documents; ``lead`` takes three of them. A selector was scored."""
 
     def check(run):
         documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
@@ -20,7 +20,7 @@ def extraction(by, selector=False):
         for document, summary in zip(documents, summaries):
             sentences = ["".join(sentence.split()) for sentence in document.split("<q>")]
             taken = ["".join(sentence.split()) for sentence in summary.split("<q>")]
-            # the last that was read may have been cut
+            # the last sentence read may be truncated
             assert all(any(sentence.startswith(part) for sentence in sentences) for part in taken)
             assert by != "lead" or taken == sentences[:3]
         if selector:
@@ -30,7 +30,7 @@ def extraction(by, selector=False):
 
 
 def abstraction(selects):
-    """ETADS with a pointer; with the tagger's mask, or without."""
+    """ETADS with a pointer; with or without the tagger's mask."""
 
     def check(run):
         debian_transformer(focus=True, saliency=True, pointer=True)(run)
@@ -42,7 +42,7 @@ def abstraction(selects):
 
 
 def bottom_up(selects):
-    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger chose."""
+    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger selected."""
 
     def check(run):
         recurrent(pointer="soft", words=(36, 36))(run)
@@ -57,7 +57,7 @@ def bottom_up(selects):
 
 
 def copies_what_the_tagger_chose(run):
-    """Words of the copy tail, which can only be copied, are among those above the threshold; the tagger was scored."""
+    """Words of the copy tail, which can only be copied, are above the threshold; the tagger was scored."""
     selects(run.folder.parent / "tagger-1")
     _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
     documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
@@ -69,7 +69,7 @@ def copies_what_the_tagger_chose(run):
 
 
 def unified(together):
-    """An abstracter trained on labelled sentences, decoding what the extractor selects; or both in one model."""
+    """An abstractor trained on labelled sentences that decodes the extractor's selection; or both in one model."""
 
     def check(run):
         out = run.folder.parent
@@ -112,7 +112,7 @@ def unified(together):
 
 
 def explicit_selection(coverage):
-    """Sentences selected for each sentence of the summary, the loss of it, stages that go on, coverage added last."""
+    """Sentences selected for each sentence of the summary, its loss, consecutive stages, coverage added last."""
 
     def check(run):
         recurrent(sentences=True, pointer="soft", coverage=coverage, words=(36, 36))(run)

@@ -1,4 +1,4 @@
-"""Training that begins with another model's weights, and options given through Hydra, by the real commands."""
+"""Training from another model's weights, and options given through Hydra, by the real commands."""
 
 import re
 
@@ -55,7 +55,7 @@ checkpoint: {{save_dir: {first}, no_epoch_checkpoints: true}}
 
 
 def test_stages_go_on_as_if_unbroken_and_coverage_begins_its_optimiser_anew(corpus, tmp_path):
-    """See et al. 2017: Adagrad's sums go on with the next stage; with coverage they begin at 0.1 again."""
+    """See et al. 2017: Adagrad's sums continue in the next stage; with coverage they begin at 0.1 again."""
 
     def train(name, arch, updates, *options):
         sizes = {**SIZES, "readout_dim": 12}

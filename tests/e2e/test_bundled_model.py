@@ -1,4 +1,4 @@
-"""scripts/bundled_model.sh: from descriptions of packages to a model folder, small, and again."""
+"""scripts/bundled_model.sh: from descriptions of packages to a model folder, on a small scale, and again."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The server that runs the commands of these tests (tests/command_server.py) treats them as processes of their own."""
+"""The server that runs the commands of these tests (tests/command_server.py) treats them as separate processes."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 """fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse.
 
-Each is started as users do at least once; see command_server.py for the others.
+Each is started at least once in the way users start it; see command_server.py for the others.
 """
 
 import os
@@ -60,7 +60,7 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
 
 
 def test_a_document_is_summarised_the_same_in_any_batch(trained, corpus):
-    """The best score is the same; so are the words, unless two summaries are as good as each other."""
+    """The best score is the same; so are the words, unless two summaries are equally good."""
     one, other = (
         hypotheses(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
         for options in (["--batch-size", "1"], ["--batch-size", "16", "--left-pad-source"])
@@ -73,7 +73,7 @@ def test_a_document_is_summarised_the_same_in_any_batch(trained, corpus):
 
 
 def test_validate_loads_the_checkpoint(trained, corpus):
-    """Of a model that has learnt nothing the loss is over 4 bits."""
+    """With an untrained model the loss is over 4 bits."""
     output = run_command(
         ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
         + ["--max-tokens", "400"],

@@ -49,7 +49,9 @@ def generate(data, save, *options):
 
 
 def unigram_bits(data):
-    """Bits per token of validation summaries by frequencies in training, with 1 added; unknown words are one word."""
+    """Bits per token of validation summaries by frequencies in training, plus 1; all unknown words count as one
+    word.
+    """
     tokens = data / "run/prepared/tokens"
     entries = (data / "run/prepared/bin/dict.target.txt").read_text(encoding="utf-8").splitlines()
     known = {word for word, count in map(str.split, entries) if int(count) > 0}
@@ -103,7 +105,7 @@ def test_fairseqs_own_model_trains_and_summarises(data):
 
 
 def test_an_exported_model_obeys_control_words_before_new_text(data):
-    """That is, it reads them as the words that they are."""
+    """It reads control words as words."""
     run_command(["etads-export", "run", "model", "--checkpoint", "run/checkpoints/checkpoint_last.pt"], cwd=data)
     line = (data / "text/test.source").read_text(encoding="utf-8").splitlines()[0]
     given = "".join(f"{word}{line}\n" for word in ("lengthbin1 ", "lengthbin3 "))

@@ -1,4 +1,4 @@
-"""Copying words that were never seen, through the real commands: the answer is always such a word."""
+"""Copying words that were never seen, by the real commands: the answer is always such a word."""
 
 import math
 import random
@@ -18,7 +18,7 @@ ALPHABETS = ["äöüßéèêç", "вершина", "ヴェルサイユ宮殿", "
 
 
 def riddle(r, alphabet=string.ascii_lowercase):
-    """A document of common words and three new ones, and the answer: the new word behind "named"."""
+    """A document of common words and three new ones, and the answer: the new word after "named"."""
     document = [r.choice(FILLERS) for _ in range(r.randint(3, 8))]
     names = ["".join(r.choices(alphabet, k=8)) for _ in range(3)]
     for name in names:
@@ -89,7 +89,7 @@ def test_words_never_seen_are_copied(riddles, pointer):
     right, count = answered(generate(riddles, pointer), riddles)
     assert right >= 0.95 * count, f"{right} of {count}"
 
-    # words that are in no file; an empty line is answered by one
+    # words that are in no file; an empty line is answered by an empty line
     r = random.Random(9)
     asked = [riddle(r, r.choice([string.ascii_lowercase, *ALPHABETS])) for _ in range(60)]
     asked.insert(20, ([], ""))
@@ -106,7 +106,7 @@ def test_words_never_seen_are_copied(riddles, pointer):
 
 
 def test_a_language_model_is_fused(riddles, tmp_path):
-    """As docs/decoding.md says: its dictionary has no copy tail, and lies in DATA as dict.txt."""
+    """The language model has a dictionary without copy tail, dict.txt in DATA, as in docs/decoding.md."""
     known = subprocess.check_output(["grep", "-E", "^madeupword| [1-9][0-9]*$", "dict.txt"], cwd=riddles, text=True)
     assert known.count("\n") == 12
     (tmp_path / "known.txt").write_text(known)
@@ -132,7 +132,7 @@ def test_a_language_model_is_fused(riddles, tmp_path):
     fused = ["--lm-path", str(tmp_path / "checkpoint_last.pt"), "--lm-weight", "0.5"]
     plain, found = (hypotheses(generate(riddles, "soft", *model, *more, data=data)) for more in ([], fused))
     assert sorted(found) == sorted(plain) == list(range(100))
-    # after two steps every one of the 16 known words is nearly as likely as the others
+    # after two steps each of the 16 known words is nearly as likely as the others
     changes = [found[number][0][0] - plain[number][0][0] for number in found]
     assert statistics.median(changes) == pytest.approx(0.5 * math.log2(1 / 16), abs=0.5), changes
     words = " ".join(words for ((_, words), *_) in found.values()).split()
@@ -149,7 +149,7 @@ def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddl
     right, count = answered(output, riddles)
     assert right == 0, "no known word is ever the answer"
     assert list(summaries(output).values()).count("<unk>") >= 0.9 * count
-    # fairseq asks for a raw data set here
+    # fairseq requests a raw data set here
     (riddles / "raw").mkdir()
     for name in ("source", "target"):
         for split in ("train", "test"):

@@ -34,7 +34,7 @@ def test_a_learnt_task_stays_solved(options, trained, corpus):
 
 
 def test_a_learnt_task_stays_solved_with_a_shortlist(trained, corpus, tmp_path):
-    """All that a summary needs is in its document; of other words the lists have few."""
+    """All words that a summary needs are in its document; the lists have few others."""
     file = tmp_path / "list.safetensors"
     said = run_command(
         ["etads-shortlist", str(corpus / "bin"), "--frequent", "1", "--per-word", "1", "--out", str(file)], cwd=tmp_path
@@ -52,7 +52,7 @@ def test_a_learnt_task_stays_solved_with_a_shortlist(trained, corpus, tmp_path):
 
 
 def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
-    """A plugin beside ours puts fairseq's generator back; scores must agree, and words but for equally good ones."""
+    """A second plugin restores fairseq's generator; scores must agree, and words, too, except for equally good ones."""
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "__init__.py").write_text(
         "from fairseq.sequence_generator import SequenceGenerator\n"

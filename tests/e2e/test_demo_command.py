@@ -1,4 +1,4 @@
-"""``etads-demo`` as its users see it: the command, its page in a real browser, and its end by Ctrl-C."""
+"""``etads-demo`` from its users' view: the command, its page in a real browser, and its end by Ctrl-C."""
 
 import http.client
 import json
@@ -46,7 +46,7 @@ def summarizer(folder):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    """The URL of a running page. After the tests Ctrl-C ends it, and nothing was said of what was summarised."""
+    """URL of a running page. After the tests Ctrl-C ends it; it must not have printed any text of documents."""
     command = [COMMAND, str(folder), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -62,7 +62,7 @@ def page(folder):
 
 
 def until(condition):
-    """What the condition returns when it holds, a minute at most."""
+    """Wait until the condition holds, for at most a minute; returns its result."""
     for _ in range(600):
         found = condition()
         if found:
@@ -76,7 +76,7 @@ def finished(browser):
 
 
 def paste(browser, text):
-    """As from the clipboard: Chromium's driver cannot type characters such as emoji."""
+    """Paste a text like the clipboard: Chromium's driver cannot type characters such as emoji."""
     browser.run(
         "document.querySelector('#document').focus(); document.execCommand('selectAll');"
         "document.execCommand('insertText', false, arguments[0])",
@@ -136,7 +136,7 @@ def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
     until(lambda: browser.find("#about").text)
     browser.run(WATCH)
     paste(browser, TEXT)
-    browser.press("Tab")  # the buttons; Ctrl+Enter works anywhere
+    browser.press("Tab")  # with the buttons; Ctrl+Enter works anywhere
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true}))")
     finished(browser)
     want = summarizer.summarize(TEXT)

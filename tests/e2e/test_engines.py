@@ -1,4 +1,4 @@
-"""The model inside engines of others: Ray Data, and the examples for Slurm and Kubernetes."""
+"""The model inside other engines: Ray Data, and the examples for Slurm and Kubernetes."""
 
 import importlib.util
 import json
@@ -41,7 +41,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray, which is no part of [dev]: 70 MB")
 def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
-    """Two workers on a cluster of this machine; one kills itself with a batch in its hands."""
+    """Two workers on a cluster of this machine; one kills itself while it has a batch."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "in").mkdir()
@@ -82,7 +82,7 @@ def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
 
 
 def jobs():
-    """The scripts of the examples: name -> text."""
+    """Scripts of the examples: name -> text."""
     for path in sorted(EXAMPLES.glob("slurm/*.sbatch")):
         yield path.name, path.read_text()
     for path in sorted(EXAMPLES.glob("kubernetes/*.yaml")):
@@ -94,7 +94,9 @@ def jobs():
 
 
 def check_options(program, words, folder):
-    """Options exist: fairseq-train, which lists not all in its help, comes to the missing data; others list them."""
+    """Options exist: fairseq-train, which does not list all in its help, gets as far as the missing data; others list
+    them.
+    """
     if program == "fairseq-train":
         result = run_command(
             [program, "nowhere", *words, "--cpu", "--distributed-world-size", "1"], folder, check=False
@@ -126,7 +128,7 @@ def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
 
 
 def test_each_task_of_an_array_has_its_share():
-    """As many shares as tasks, in Slurm's arrays and in Kubernetes' indexed jobs."""
+    """There are as many shares as tasks, in Slurm's arrays and in Kubernetes' indexed jobs."""
     for path in EXAMPLES.glob("slurm/*.sbatch"):
         tasks = re.search(r"--array=1-(\d+)", path.read_text())
         assert (tasks is not None) == ("ARRAY_TASK_ID" in path.read_text())

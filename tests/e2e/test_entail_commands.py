@@ -1,4 +1,4 @@
-"""Entail-s2s by the real commands: entailment beside summarisation, then edited references; both resume bit for bit."""
+"""Entail-s2s by the real commands: the auxiliary task, then edited references; both resume bit for bit."""
 
 import random
 import re
@@ -25,7 +25,7 @@ def train(corpus, save, updates, *options):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Whether a word is contained; a folder for --auxiliary-data."""
+    """Pairs labelled by whether a word is contained; a folder for --auxiliary-data."""
     folder, generator = tmp_path_factory.mktemp("nli"), random.Random(shifted(4))
     with open(folder / "train.tsv", "w") as lines:
         for _ in range(50):
@@ -37,7 +37,7 @@ def pairs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def beside(corpus, pairs, tmp_path_factory):
-    """13 updates, the tenth ends an epoch; three on pairs follow each fourth. Without a pause, and with one."""
+    """13 updates, the tenth ends an epoch; three on pairs follow every fourth one. Without and with an interruption."""
     folder = tmp_path_factory.mktemp("beside")
     options = ["--auxiliary-task", "entailment", "--auxiliary-data", str(pairs), "--auxiliary-every", "4:3"]
     options += ["--auxiliary-words", "spaces", "--auxiliary-batch-size", "16"]

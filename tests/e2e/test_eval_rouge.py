@@ -1,4 +1,4 @@
-"""ROUGE during training, through fairseq-train: alone and with two workers, as the figure to choose checkpoints by."""
+"""ROUGE during training by fairseq-train: alone and with two workers, as the figure for choosing checkpoints."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def train(data, save, *options, check=True):
 
 
 def validations(log):
-    """The figures of each validation: updates -> name -> value."""
+    """Figures of each validation: updates -> name -> value."""
     found = {}
     for line in log.splitlines():
         match = re.search(r"\| (?:valid|test) \| (epoch .*)", line)
@@ -41,7 +41,7 @@ def generated(data, checkpoint, subset, *options):
 
 
 def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tmp_path):
-    """With dropout, and validations in the middle of epochs: every parameter is the same as without."""
+    """With dropout, and validations in the middle of epochs, every parameter is the same as without."""
     data = corpus / "bin"
     common = ["--dropout", "0.1", "--max-update", "240", "--save-interval-updates", "60", "--validate-interval", "99"]
     train(data, tmp_path / "without", *common)
@@ -58,8 +58,8 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
     assert list(found) == [60, 120, 180, 240]
     assert log.count("sample 0 summary:") == log.count("sample 1 reference:") == 4 and "sample 2 " not in log
 
-    # the figures are those of the commands that one would run afterwards
-    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))  # of equals fairseq keeps the last
+    # the figures are the ones that a user's later commands would compute
+    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))  # among equals fairseq keeps the last
     hypotheses = generated(data, tmp_path / "with" / "checkpoint_best.pt", "valid", "--beam", "2")[:25]
     references = (corpus / "text" / "valid.target").read_text().splitlines()[:25]
     expected = rouge(hypotheses, references, bootstrap=1)

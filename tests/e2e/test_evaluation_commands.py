@@ -1,4 +1,4 @@
-"""The commands of evaluation as they are installed, and the script around them."""
+"""The installed evaluation commands, and the script around them."""
 
 from helpers import run_command
 from test_scripts import SCRIPTS
@@ -26,7 +26,7 @@ def test_the_script_scores_compares_and_analyses(tmp_path):
 
 
 def test_the_script_takes_any_name_and_leaves_no_file_beside_the_summaries(tmp_path):
-    """Sentence marks are no words, and a file of the user's that is called like the first words stays as it is."""
+    """Sentence marks are not words, and a user's file with the same name as the first words is left alone."""
     texts = {
         "source": ["a <q> b c . <q> d"],
         "target": ["a b c"],

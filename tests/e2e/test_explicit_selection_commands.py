@@ -1,4 +1,4 @@
-"""Explicit-Selection through the real commands: labels, training that goes on, summaries, a model folder."""
+"""Explicit-Selection by the real commands: labels, continued training, summaries, a model folder."""
 
 import re
 
@@ -19,7 +19,7 @@ def script(name, *arguments, work, check=True):
 
 
 def write_texts(folder, split, count):
-    """Three sentences, of which the last and the first are the summary; names that no other document has."""
+    """Three sentences; the last and the first are the summary. Names occur in only one document."""
     folder.mkdir(exist_ok=True)
     with open(folder / f"{split}.source", "w") as sources, open(folder / f"{split}.target", "w") as targets:
         for number in range(count):
@@ -31,7 +31,7 @@ def write_texts(folder, split, count):
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """Prepared data with labels, and run/ trained in two parts; said.txt is what the second one logged."""
+    """Prepared data with labels, and run/ trained in two parts; said.txt is the log of the second one."""
     work = tmp_path_factory.mktemp("explicit")
     for split, count in (("train", 60), ("valid", 10), ("test", 6)):
         write_texts(work / "text", split, count)

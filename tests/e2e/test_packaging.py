@@ -1,4 +1,4 @@
-"""The wheel and the sdist: all of the package, nothing else, and nothing that an earlier build left behind."""
+"""The wheel and the sdist: all of the package, and nothing else, such as files of an earlier build."""
 
 import os
 import re
@@ -22,7 +22,7 @@ BUILD_SDIST = "import sys; from setuptools import build_meta; print(build_meta.b
 
 
 def copy_tree(destination):
-    """What a clone holds, without the history and what is made in it."""
+    """Copy the contents of a clone, without the history and build outputs."""
     ignored = shutil.ignore_patterns(".git", ".venv", "build", "dist", "runs", "outputs", "__pycache__", ".*_cache")
     copy = Path(shutil.copytree(ROOT, destination, ignore=ignored))
     (copy / "PKG-INFO").write_text(f"Version: {fairseq_etads.__version__}\n")
@@ -30,7 +30,7 @@ def copy_tree(destination):
 
 
 def build_wheel(tree, folder):
-    """The names in the wheel that pip builds from a tree, and its path."""
+    """Names in the wheel that pip builds from a tree, and its path."""
     run_command([*PIP, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(folder), str(tree)], cwd=folder)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path).namelist(), path
@@ -38,7 +38,7 @@ def build_wheel(tree, folder):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A clone in which an earlier build of an earlier layout has left its folder."""
+    """A clone with the folder of an earlier build with an earlier layout."""
     copy = copy_tree(tmp_path_factory.mktemp("stale") / "clone")
     for stale in ("fairseq_etads/old_module.py", "fairseq_etads/layers/old_layer.py", "etads_preprocess/old_reader.py"):
         path = copy / "build" / "lib" / stale
@@ -53,7 +53,7 @@ def wheel(tree, tmp_path_factory):
 
 
 def expected():
-    """Name in the wheel of every module and every file of data in the repository."""
+    """Name in the wheel of every module and every data file in the repository."""
     for package, folder in FOLDERS.items():
         for path in filter(Path.is_file, folder.rglob("*")):
             relative = path.relative_to(folder).as_posix()
@@ -109,7 +109,7 @@ def test_the_version_is_read_without_importing_the_package(tree):
 
 
 def test_the_sdist_builds_the_same_wheel(tree, wheel, tmp_path):
-    """An sdist that lacks a file is only noticed by those who have no wheel."""
+    """Only users without a wheel would notice that an sdist lacks a file."""
     name = run_command([sys.executable, "-c", BUILD_SDIST, str(tmp_path)], cwd=tree).stdout.split()[-1]
     with tarfile.open(tmp_path / name) as archive:
         archive.extractall(tmp_path / "unpacked")
@@ -122,7 +122,7 @@ def test_the_sdist_builds_the_same_wheel(tree, wheel, tmp_path):
 
 @pytest.fixture
 def recording_environment(tmp_path):
-    """A virtual environment whose ``pip install`` only notes what it is asked for; all else is the real Python."""
+    """A virtual environment with a ``pip install`` that only records its arguments; the rest is the real Python."""
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(
@@ -150,7 +150,7 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
 
     again = subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "up to date" in again.stderr
-    # a module that moves is a change, though no byte of any file is another
+    # a moved module is a change, even if the bytes of all files are the same
     layers = clone / "fairseq_etads" / "layers"
     (layers / "sharing.py").rename(layers / "sharing_of_layers.py")
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
@@ -159,7 +159,7 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
 
 @pytest.fixture
 def environment_of_ones_own(tmp_path):
-    """A new virtual environment that finds all that is installed here, so that pip has nothing to fetch."""
+    """A new virtual environment with access to everything installed here, so that pip has nothing to fetch."""
     run_command([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], cwd=tmp_path)
     (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
     outside = [path for path in sys.path if path.endswith("-packages")]
@@ -172,7 +172,7 @@ def test_contributors_run_the_sources_that_they_edit(environment_of_ones_own, tm
     clone = copy_tree(tmp_path / "clone")
     command = [str(clone / "scripts" / "install.sh"), "--venv", str(venv), "--dev"]
     run_command(command, cwd=tmp_path)
-    # fairseq looks for --user-dir fairseq_etads in the folder that it is installed in
+    # fairseq looks for --user-dir fairseq_etads in its installation folder
     for name, folder in (("fairseq_etads", "fairseq_etads"), ("etads_preprocess", "preprocess")):
         assert (packages / name).is_symlink() and (packages / name).resolve() == clone / folder
         (clone / folder / "added.py").write_text("ANSWER = 42\n")
@@ -197,7 +197,7 @@ evaluation.perl evaluation.plots evaluation.resampling evaluation.rouge evaluati
 inference members memory models.common models.rnn models.rnn_decoder models.rnn_encoder models.transformer
 models.transformer_options modules optim options penalties pointer sharing stepwise task text validation words
 """
-"""Those of version 0.1.0."""
+"""Modules of version 0.1.0."""
 
 
 def is_module(name):
@@ -219,7 +219,7 @@ def test_the_changelog_says_where_modules_are():
     assert not [old for old in (*moved, *moved_again) if is_module(old)], (
         "the changelog names modules that have not moved"
     )
-    for new in moved_again.values():  # a module, or a class or function of one
+    for new in moved_again.values():  # a module, or a class or function in one
         assert is_module(new) or is_module(new.rpartition(".")[0]), f"the changelog names {new}, which does not exist"
 
 
@@ -254,7 +254,7 @@ RELEASED = """\
 
 @pytest.fixture
 def repository(tmp_path):
-    """Makes a repository with a version, a changelog and a tag, and returns its scripts/release.sh."""
+    """Make a repository with a version, a changelog and a tag; returns its scripts/release.sh."""
 
     def make(version="1.2.0", changelog=RELEASED, tag=None, tag_earlier=None):
         root = tmp_path / "repository"

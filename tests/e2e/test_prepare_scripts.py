@@ -1,4 +1,4 @@
-"""scripts/prepare_*.sh from raw data, in the formats it is shipped in."""
+"""scripts/prepare_*.sh from raw data, in the original formats."""
 
 from pathlib import Path
 

@@ -64,7 +64,7 @@ def test_each_architecture_trains_and_summarises(arch, kind, options, decoding, 
 
 
 def test_shared_layers_survive_half_precision_resuming_and_averaging(data, tmp_path):
-    """Half precision as on a GPU, by the optimiser that also runs without one."""
+    """Half precision as on a GPU, by the optimiser that also works without one."""
     options = ["--memory-efficient-fp16", "--fp16-init-scale", "4", "--save-interval-updates", "2"]
     train(data / "separate", tmp_path, "gated_es_transformer", *options, "--max-update", "2")
     log = train(data / "separate", tmp_path, "gated_es_transformer", *options, "--max-update", "6")
@@ -77,7 +77,9 @@ def test_shared_layers_survive_half_precision_resuming_and_averaging(data, tmp_p
 
 
 def test_two_workers_go_on_with_shared_layers(data, tmp_path):
-    """A worker that had not loaded the checkpoint would wait for the other; the new one holds shared weights once."""
+    """A worker that had not loaded the checkpoint would wait for the other; new checkpoints hold shared weights
+    once.
+    """
     arguments = (train, data / "separate", tmp_path, "gated_es_transformer", "--disable-validation", "--max-update")
     by_two_workers(*arguments, "2")
     first = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"]

@@ -1,6 +1,6 @@
-"""Commands on a machine that pretends to have two GPUs (tests/pretended): with ``--cpu``, and in each number format.
+"""Commands on a machine that pretends to have two GPUs (tests/pretended): with ``--cpu``, and in each dtype.
 
-Nothing here tells how a real GPU computes; tests/gpu does.
+This does not test the results of a real GPU; tests/gpu does.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ FORMATS = {
     "bf16": torch.bfloat16,
     "memory-efficient-bf16": torch.bfloat16,
 }
-"""Number format, named like its option -> the format of the model's parameters."""
+"""Dtype, named like its option -> the dtype of the model's parameters."""
 
 pytestmark = [
     pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a pretended GPU"),
@@ -37,7 +37,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def machine():
-    """The folder of programs that run commands on the pretended GPUs; ``run_command`` finds them first."""
+    """Folder of programs that run commands on the pretended GPUs; ``run_command`` finds them first."""
     with contextlib.closing(CommandServer(launcher=[PRETENDING, "--devices", "2"])) as server:
         PROGRAMS.insert(0, str(server.programs))
         yield server.programs
@@ -68,7 +68,7 @@ def parameters(save):
 
 
 def check_training(log, save, name):
-    """There was one worker, the loss fell, and the format has all values, which are saved in float32."""
+    """There was one worker, the loss fell, and all values of the dtype were used; they are saved in float32."""
     assert "training on 1 devices" in log, "there was a worker for each GPU"
     first, last = valid_losses(log)
     assert last < 0.9 * first
@@ -79,7 +79,9 @@ def check_training(log, save, name):
 
 @pytest.fixture(scope="module")
 def without_gpu(corpus, tmp_path_factory):
-    """Folder and validation losses of a training in float32 on a machine without GPUs; before ``machine`` is there."""
+    """Folder and validation losses of a training in float32 on a machine without GPUs, run before ``machine``
+    exists.
+    """
     save = tmp_path_factory.mktemp("without") / "run"
     return save, valid_losses(train(corpus / "bin", save, "--cpu", *WHOLE))
 
@@ -126,13 +128,15 @@ def test_a_training_continues_on_another_device(name, without_gpu, machine, corp
 
 
 def test_a_tpu_that_was_asked_for_is_not_forgotten(machine, corpus, tmp_path):
-    """Without torch_xla there is none; training in silence on something else would be worse."""
+    """Without torch_xla there is none; silently training on another device would be worse."""
     log = train(corpus / "bin", tmp_path / "run", "--bf16", "--tpu", *HALF, check=False)
     assert "xla" in log and not (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
 def test_two_processes_validate_many_batches(without_gpu, machine, corpus, tmp_path):
-    """The figures of 20 batches are 70,000 bytes. gloo gathers them, NCCL would; fairseq does not ask which."""
+    """The figures of 20 batches are 70,000 bytes. gloo gathers them, as NCCL would; fairseq does not check which one it
+    is.
+    """
     validate = ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(without_gpu[0] / "checkpoint_best.pt")]
     validate += ["--batch-size", "1", "--required-batch-size-multiple", "1", "--num-workers", "0"]
 

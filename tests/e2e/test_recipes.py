@@ -1,7 +1,7 @@
 """Each row of each recipe in scripts/reproduce/, from raw data to scores, on a tiny corpus in the real format.
 
-The recipes run as they are, with few steps and narrow models by their own options; what a row adds to the plain model
-must be seen to have done something. A new recipe or row is a line in RECIPES.
+The recipes run unchanged, with few steps and narrow models by their own options. The checks show that a row's additions
+to the plain model had an effect. A new recipe or row is a line in RECIPES.
 """
 
 import re
@@ -406,7 +406,7 @@ def test_a_row_runs_and_its_mechanism_acts(recipe, row, shop):
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
-    """Called again without a choice of rows, a recipe only puts its table together, with all rows that it has."""
+    """Called again without a selection of rows, a recipe only prints its table, with all its rows."""
     for row in recipe.rows:
         recipe.run(shop, row)
     one_at_a_time = recipe.option == "--row" or recipe.more_of
@@ -421,7 +421,7 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_what_does_not_exist_is_refused_in_words(recipe, shop):
-    """And the rows that may be chosen are those tested here."""
+    """The rows that can be chosen are the ones tested here."""
     refused = shop.run(
         [*recipe.command(shop, ""), recipe.option, "nonesuch"] if not recipe.more else recipe.command(shop, "nonesuch"),
         check=False,

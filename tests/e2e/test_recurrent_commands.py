@@ -1,4 +1,4 @@
-"""The recurrent presets through the real commands: training, generation, factors, pointers, sentences."""
+"""The recurrent presets by the real commands: training, generation, factors, pointers, sentences."""
 
 import json
 import random
@@ -138,7 +138,7 @@ def weights(save):
 
 
 def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one_with_the_plain_one(corpus, tmp_path):
-    """Among processes gradients are dense, so every row moves; one process adds up the batches of two."""
+    """With several processes gradients are dense, so every row moves; one process accumulates the batches of two."""
     arch, options = "words_lvt2k", ["--large-vocabulary-trick", "20", "--lr", "0.01", "--max-update", "8"]
     options += ["--disable-validation"]
 
@@ -155,7 +155,7 @@ def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one_with_the_plain_
 
 
 def test_half_precision_learns_with_a_lazy_optimiser(corpus, tmp_path):
-    """As on a GPU, by the optimiser that also runs without one."""
+    """Half precision as on a GPU, by the optimiser that also works without one."""
     options = ["--optimizer", "lazy_adam", "--lr", "0.01", "--large-vocabulary-trick", "20", "--temporal-attention"]
     options += ["--memory-efficient-fp16", "--fp16-init-scale", "4", "--log-interval", "20", "--max-update", "60"]
     log = run_command(train_command(corpus, "pg_coverage", tmp_path, *options), cwd=tmp_path).stdout

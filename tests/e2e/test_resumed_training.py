@@ -1,4 +1,4 @@
-"""Trainings that are interrupted, saved and resumed, and when they validate."""
+"""Trainings that are interrupted, saved and resumed, and their times of validation."""
 
 import re
 import signal
@@ -48,7 +48,7 @@ def wait_for(path, text):
 
 @pytest.mark.parametrize("number, watched", [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, whole, tmp_path, number, watched):
-    """All of it was lost, while the script said that the same command goes on from here."""
+    """Otherwise all of it would be lost, although the script says that the same command continues from here."""
     options = ("--max-epoch", "100000", "--disable-validation", "--data-buffer-size", "1")
     command, log = train_command(corpus, tmp_path, *options), tmp_path / "log"
     with open(tmp_path / "said", "w") as said:
@@ -100,7 +100,9 @@ def test_training_saves_every_few_minutes_without_validating(corpus, tmp_path):
 
 
 def test_a_rate_falls_after_validations_without_a_better_loss(corpus, tmp_path):
-    """Before the first epoch ends; fairseq's reduce_lr_on_plateau looks at losses at the ends of epochs alone."""
+    """The rate falls before the first epoch ends; fairseq's reduce_lr_on_plateau only uses losses at the ends of
+    epochs.
+    """
     options = ["--max-update", "12", "--validate-interval-updates", "3", "--validate-interval", "99", "--lr", "1e-6"]
     options += ["--lr-scheduler", "reduce_lr_on_validation", "--lr-shrink", "0.5", "--lr-threshold", "0.5"]
     output = run_command(train_command(corpus, tmp_path, *options, "--max-tokens", "40"), cwd=tmp_path).stdout

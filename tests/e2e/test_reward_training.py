@@ -1,4 +1,4 @@
-"""Training with rewards by the real commands: it goes on from a model, resumes, and by two workers."""
+"""Training with rewards by the real commands: it starts from a model, resumes, and runs with two workers."""
 
 import re
 
@@ -8,7 +8,7 @@ from toy import PLUGIN, SMALL_MODEL, by_two_workers
 
 
 def train(corpus, trained, save, *options):
-    """Train on from the checkpoint of the likelihood; returns the log and the parameters."""
+    """Continue training from the checkpoint of the likelihood; returns the log and the parameters."""
     output = run_command(
         [
             "fairseq-train",

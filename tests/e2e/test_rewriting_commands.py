@@ -1,4 +1,6 @@
-"""Sentences taken and rewritten by the real commands: labels, both trainings of the extractor, resumed, summaries."""
+"""Sentences selected and rewritten by the real commands: labels, both trainings of the extractor, resumed,
+summaries.
+"""
 
 import re
 
@@ -23,7 +25,7 @@ def weights(work, save):
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """Data with labels in the order of summaries, an abstractor that has hardly learnt, an extractor that has."""
+    """Data with labels in the order of summaries, an almost untrained abstractor, a trained extractor."""
     directory = tmp_path_factory.mktemp("rewriting")
     for seed, (split, count) in enumerate((("train", 300), ("valid", 20), ("test", 20))):
         write_texts(directory, split, count, seed)

@@ -25,7 +25,7 @@ def test_every_script_tells_its_version(tmp_path):
     scripts = [path for path in SCRIPTS.rglob("*.sh") if path.name not in ("common.sh", "recipes.sh")]
     assert len(scripts) > 20
     for script in scripts:
-        # behind other options, as people type it
+        # after other options, as people type it
         output = run_command([str(script), "--out", "x", "--version"], cwd=tmp_path).stdout
         assert output == f"{script.name} {fairseq_etads.__version__}\n"
     assert not any(tmp_path.iterdir())
@@ -97,7 +97,7 @@ def test_bad_input_is_refused_in_words(tmp_path, command, words):
     ],
 )
 def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus, tmp_path, monkeypatch):
-    """Commands are replaced by programs that write down what they see."""
+    """Commands are replaced by programs that record whether they see a GPU."""
     run_command(["etads-prepare", str(corpus / "text"), "prepared/prepared", "--tokens", "word"], cwd=tmp_path)
     for place in (tmp_path / "prepared" / "checkpoints", tmp_path / "run" / "checkpoints", tmp_path / "bin"):
         place.mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_with_cpu_a_recipe_sees_no_gpu(options, visible, tmp_path):
 
 
 def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
-    """The whole pipeline on the real sample, with so few steps that only the plumbing is tested."""
+    """Run the whole pipeline on the real sample, with so few steps that only the plumbing is tested."""
     out = tmp_path / "run"
     command = [str(SCRIPTS / "quickstart.sh"), "--no-install", "--out", str(out), "--steps", "6"]
     first = run_command(command, cwd=tmp_path).stdout
@@ -147,21 +147,23 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
     assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
     assert "WARNING" not in first, "nothing was cut short"
+    assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
+    assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 2, "said for both summaries"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
     check_model_folder(out, tmp_path)
 
 
 def check_model_folder(run, tmp_path):
-    """The folder of the run writes the run's summaries, also after a kill in the middle."""
-    options = ["--beam", "5", "--min-len", "4", "--max-len", "30", "--no-repeat-ngram-size", "2"]
-    said = run_command(["etads-export", str(run), "model", *options], cwd=tmp_path).stdout
+    """The run's folder gives the run's summaries, also after a kill in the middle."""
+    said = run_command(["etads-export", str(run), "model"], cwd=tmp_path).stdout
     assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
+    assert "by the training summaries, summaries are written with --min-len 4 --max-len 15 --no-repeat-ngram" in said
     assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
     documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
 
-    command = ["etads-summarize", "model", "documents", "--output", "out.txt", "--read-ahead", "10"]
+    command = ["etads-summarize", "model", "documents", "--lines", "--output", "out.txt", "--read-ahead", "10"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (
         (tmp_path / "out.txt.partial").exists() and (tmp_path / "out.txt.partial").stat().st_size
@@ -172,9 +174,9 @@ def check_model_folder(run, tmp_path):
     again = run_command(command, cwd=tmp_path).stdout
     want = (run / "summaries.txt").read_text().splitlines()[:100]
     found = (tmp_path / "out.txt").read_text().splitlines()
-    # generate.sh has other batches, and the untrained model's hypotheses are close to one another
+    # generate.sh has other batches, and an untrained model's hypotheses have similar scores
     assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
-    assert "a second" in again and not (tmp_path / "out.txt.resume").exists()
+    assert "per second" in again and not (tmp_path / "out.txt.resume").exists()
 
 
 def check_new_documents(run, tmp_path):
@@ -189,18 +191,18 @@ def check_new_documents(run, tmp_path):
     documents = tmp_path / "new documents"
     # an empty line, a NUL, a carriage return inside a line, no newline at the end
     documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
-    said = generate("--input", "new documents", "--output", "new.summaries").stderr
+    said = generate("--input", "new documents", "--lines", "--output", "new.summaries").stderr
     summaries = (tmp_path / "new.summaries").read_text().split("\n")
     assert len(summaries) == 5 and summaries[1] == "" and summaries[4] == ""
-    assert "--input-format file" in said and "1 documents are empty" in said
+    assert "every line is a document (4)" in said and "1 documents are empty" in said
     assert not (tmp_path / "new.summaries.names").exists(), "they would be the numbers of the lines"
 
     documents.write_bytes(b"fine\nnot \xff fine\n")
-    result = generate("--input", "new documents", "--output", "new.summaries", check=False)
+    result = generate("--input", "new documents", "--lines", "--output", "new.summaries", check=False)
     assert result.returncode == 2 and "new documents, line 2: not UTF-8" in result.stderr.strip().splitlines()[-1]
 
     documents.write_bytes(b"")
-    assert generate("--input", "new documents", "--output", "-").stdout == ""
+    assert generate("--input", "new documents", "--lines", "--output", "-").stdout == ""
 
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["A game of\nchess.", "", "A library."])]
     generate("--input", "-", "--output", "json", input="\n".join(map(json.dumps, records)))
@@ -223,7 +225,7 @@ def check_new_documents(run, tmp_path):
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
-    """Otherwise a second run would train into the same directory beside the first."""
+    """Otherwise a second run would train into the same directory at the same time."""
     child = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     script = f'source "{SCRIPTS}/common.sh"; supervise {sys.executable} -c "{child}"'
     process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path)
@@ -246,24 +248,24 @@ def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     ],
 )
 def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, said, tmp_path):
-    """With 8,000 warm-up steps, a training of 30 would end untrained, and without a word."""
+    """With 8,000 warm-up steps, a training of 30 would silently end untrained."""
     result = train_by(tmp_path, 'echo "$@" > arguments', *options)
     assert result.returncode == 0
     arguments = (tmp_path / "arguments").read_text().split()
-    last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as argparse, which takes the last one
+    last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as in argparse, which takes the last one
     assert int(arguments[last + 1]) == warmup
     assert (said in result.stderr) if said else ("warming up" not in result.stderr)
 
 
 def train_by(tmp_path, code, *options):
-    """Run train.sh where ``code``, lines of a shell, stands for fairseq-train."""
+    """Run train.sh with ``code``, lines of a shell, in place of fairseq-train."""
     (tmp_path / "prepared" / "bin").mkdir(parents=True, exist_ok=True)
     (tmp_path / "prepared" / "bin" / "complete").touch()
     stand_in = tmp_path / "fairseq-train"
     stand_in.write_text(f"#!/bin/sh\n{code}\n")
     stand_in.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(SCRIPTS / "train.sh"), "--prepared", "prepared", "--out", "a run", *options]
+    command = [str(SCRIPTS / "train.sh"), "--recipe", "paper", "--prepared", "prepared", "--out", "a run", *options]
     return subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
 
 
@@ -271,7 +273,7 @@ def test_the_reason_of_a_failed_training_is_on_the_terminal(tmp_path):
     code = "echo usage; echo 'fairseq-train: error: argument --lr: invalid value' >&2; exit 2"
     result = train_by(tmp_path, code, "--", "--lr", "high")
     assert result.returncode == 2
-    assert "fairseq-train failed: argument --lr: invalid value\nall that it said is in a run/train.log" in result.stderr
+    assert "fairseq-train failed: argument --lr: invalid value\nthe full output is in a run/train.log" in result.stderr
     assert (tmp_path / "a run" / "train.log").read_text().count("\n") == 2
     assert not (tmp_path / "a run" / "finished.txt").exists()
 

@@ -1,4 +1,4 @@
-"""Content selection through the real commands: labels, selectors, probabilities, decoding with them, extraction."""
+"""Content selection by the real commands: labels, selectors, probabilities, decoding with them, extraction."""
 
 import json
 import random
@@ -36,7 +36,7 @@ UNITS = {"word_tagger": "words", "sentence_extractor": "sentences"}
 
 
 def write_texts(directory, split, count, seed):
-    """Of the two sentences with a marker the one behind "keep" is the summary, without the marker."""
+    """The summary is one of the two sentences with a marker, the one after "keep", without the marker."""
     r = random.Random(seed)
     with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
         for _ in range(count):
@@ -79,7 +79,7 @@ def train(work, arch, updates, *options, check=True):
 
 @pytest.fixture(scope="module")
 def selectors(work):
-    """Both selectors trained, in two parts; what the second part of each training said."""
+    """Both selectors, each trained in two parts; returns the log of the second parts."""
     said = {}
     for arch in SIZES:
         train(work, arch, 50)
@@ -104,9 +104,9 @@ def test_a_selector_is_trained_resumed_and_judged(work, selectors, arch):
 
 
 def test_a_reward_weighs_words_by_the_tagger(work, selectors):
-    """Of a whole document taken as one sentence the weights are the probabilities that etads-select writes."""
+    """If a whole document is one sentence, the weights are the probabilities that etads-select writes."""
     path = work / "word_tagger/probabilities.words.test"
-    if not path.is_file():  # another test makes it, too
+    if not path.is_file():  # another test also makes it
         run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
     saliency = Tagger(str(work / "word_tagger/checkpoints/checkpoint_last.pt"), open_task(work / "bin"))
     _, *lines = path.read_text().splitlines()
@@ -128,7 +128,7 @@ def test_selected_sentences_are_summaries(work, selectors):
 
 
 def test_a_pointer_copies_what_is_selected(work, selectors):
-    """A summariser that has hardly learnt which sentence to keep writes no word of another one."""
+    """A summariser that hardly knows which sentence to keep writes no word of another one."""
     run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
     options = ["--pointer", "soft", "--dropout", "0", "--lr", "2e-3", "--max-update", "60", "--save-dir", "summariser"]
     run_command(
@@ -155,14 +155,14 @@ def test_a_pointer_copies_what_is_selected(work, selectors):
 
 
 def test_other_labels_are_refused(work, tmp_path):
-    """Labels of fewer tokens than are read, and those of another order."""
+    """Labels for fewer tokens than are read, or in another order."""
     run_command(["etads-labels", "bin", "--truncate-source", "5", "--out", str(tmp_path), "--jobs", "1"], cwd=work)
     said = train(work, "word_tagger", 1, "--labels", str(tmp_path), "--save-dir", str(tmp_path / "run"), check=False)
-    assert said.returncode and "was made of the first 5 tokens of each document" in said.stdout
+    assert said.returncode and "was made from the first 5 tokens of each document" in said.stdout
 
 
 def test_an_extractor_and_an_abstracter_are_trained_together(work, selectors):
-    """Both checkpoints are begun with, but not again when training resumes; the whole summarises and selects."""
+    """The model starts from both checkpoints, but not when training resumes; the whole model summarises and selects."""
     sizes = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--attention-dim", "16", "--readout-dim", "16"]
     command = ["fairseq-train", "bin", *PLUGIN, *sizes, *TRAIN, "--criterion", "summarization_nll"]
     command += ["--coverage-loss", "1", "--length-normalised", "--no-paper-init"]

@@ -1,4 +1,4 @@
-"""Summaries by several processes, each of a share of the documents: nothing is lost or twice, the order is kept."""
+"""Summaries by several processes, each with a share of the documents: none is lost or repeated, the order is kept."""
 
 import json
 import os
@@ -16,7 +16,7 @@ SIZES = {"train": 60, "valid": 5, "test": 23}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What train.sh makes, after a few steps."""
+    """Output of train.sh after a few steps."""
     folder = tmp_path_factory.mktemp("shards")
     (folder / "text").mkdir()
     for seed, (split, count) in enumerate(SIZES.items()):
@@ -59,7 +59,7 @@ def lines(path):
 
 
 def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
-    """Under torchrun's variables; a share that is there is not made again, one of other options is not taken."""
+    """Under torchrun's variables; an existing share is not made again, and one with other options is not used."""
     generate(run, tmp_path, "whole")
     assert len(set(lines(tmp_path / "whole"))) > 3, "all summaries are alike: the test shows little"
     said = generate(run, tmp_path, "out", "--shard", "3/3")
@@ -79,7 +79,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
     assert sorted(numbers) == list(range(SIZES["test"]))
 
     (tmp_path / "out").unlink()
-    shutil.copyfile(shares[0], shares[1])  # one document twice, another not at all
+    shutil.copyfile(shares[0], shares[1])  # one document twice, another missing
     assert "delete the folder" in generate(run, tmp_path, "out", "--shard", "3/3", status=2)
     assert not (tmp_path / "out").exists()
 
@@ -132,7 +132,7 @@ def fairseq_generate(run, *options, anew=False, **variables):
 
 
 def test_fairseq_generate_divides_the_documents(run, tmp_path):
-    """By --num-shards, which fairseq reads nowhere, and under torchrun; with more processes than batches, too."""
+    """With --num-shards, which fairseq does not read, and under torchrun; also with more processes than batches."""
     whole = hypotheses(fairseq_generate(run))
     shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
     assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)

@@ -1,4 +1,4 @@
-"""A few of the faults of scripts/torture.sh; docs/reliability.md has the table of all."""
+"""A few of the faults of scripts/torture.sh; docs/experiments.md has the table of all."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""etads-tune killed in the middle of a trial, and run again: no trial is lost, and none is made twice."""
+"""etads-tune killed in the middle of a trial, and run again: no trial is lost or repeated."""
 
 import json
 import os
@@ -46,5 +46,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     assert tables[0] == tables[1] and tables[0].count("\n") == TRIALS + 1
     results = [output[output.index("|   trial |") : output.index("tables and plot")] for output in (again, undisturbed)]
     assert results[0] == results[1]
-    by_default = run_command(["etads-summarize", "model", "d.txt", "--device", "cpu", "--quiet"], cwd=tmp_path).stdout
+    by_default = run_command(
+        ["etads-summarize", "model", "d.txt", "--lines", "--device", "cpu", "--quiet"], cwd=tmp_path
+    ).stdout
     assert json.loads(whole.split(b"\n")[1])["summaries"] == by_default.splitlines()

@@ -1,4 +1,4 @@
-"""Every command of docs/tutorial.md, in its order, as a reader types them; with fewer texts and shorter trainings."""
+"""Every command of docs/tutorial.md, in order, as a reader types them; with fewer texts and shorter trainings."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SHORTENED = {
     "source .venv/bin/activate\n": "",  # the test's own environment is active
     "etads-debian --sample --out data/sample\n": "",  # run by the quickstart; its files are small ones here
     "--size 1000": "--size 40",
-    "python explain.py": "python - < explain.py",  # which the server runs without importing torch once more
+    "python explain.py": "python - < explain.py",  # the server runs it without importing torch once more
     "--max-update 800 --cpu --": "--max-update 8 --cpu -- --num-workers 0",
     "--warmup-updates 200": "--warmup-updates 2",
     "--tokens bpe --size 500": "--tokens bpe --size 60",
@@ -25,7 +25,7 @@ SHORTENED = {
     "--max-update 200000": f"--max-update 2 {TINY}",
     "--beam 10 --min-len 35 --max-len-b 100": "--beam 2 --min-len 5 --max-len-b 9 --cpu",
 }
-"""What the page says -> what runs here."""
+"""Text of the page -> its replacement here."""
 
 
 def shortened(code, used):
@@ -39,7 +39,7 @@ def shortened(code, used):
 
 @pytest.fixture(scope="module")
 def followed(programs, tmp_path_factory):
-    """The folder in which a reader has followed the tutorial, and what each block of commands has printed."""
+    """Folder of a reader who has followed the tutorial, and the output of each block of commands."""
     folder, printed, used = tmp_path_factory.mktemp("tutorial"), {}, set()
     (folder / "scripts").symlink_to(ROOT / "scripts")
     corpora.plain(folder / "data" / "sample")
@@ -62,7 +62,7 @@ def followed(programs, tmp_path_factory):
 
 
 def output_of(command, printed):
-    """What the block of commands with this command has printed."""
+    """Output of the block of commands that contains this command."""
     (output,) = [output for code, output in printed.items() if re.search(rf"^{command} ?", code, re.MULTILINE)]
     return output
 

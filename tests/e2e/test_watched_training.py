@@ -1,4 +1,4 @@
-"""A training that is watched in every way: from a configuration in configs/, with samples, curves and other loggers."""
+"""A training observed in every way: from a configuration in configs/, with samples, curves and other loggers."""
 
 import importlib.util
 import re
@@ -46,7 +46,7 @@ def test_the_log_has_samples_and_curves(folder):
     assert len(re.findall(r"validation sample [01] summary: +\S", text)) == 2 * validations
     pytest.importorskip("matplotlib")
     said = run_command(["etads-plot", str(folder)], cwd=folder).stdout
-    assert f"run: 4 updates; {validations} validations on valid, the lowest loss" in said
+    assert f"run: 4 updates; {validations} validations on valid, lowest loss" in said
     assert (folder / "curves.png").stat().st_size > 20_000
 
 

@@ -27,7 +27,7 @@ def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
 
 
 def by_two_workers(train, *arguments, backend="legacy_ddp"):
-    """What ``train(*arguments, *options)`` returns in each of two workers on the CPU, in the order of their ranks."""
+    """Results of ``train(*arguments, *options)`` in each of two workers on the CPU, in the order of their ranks."""
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         port = taken.getsockname()[1]
@@ -39,7 +39,7 @@ def by_two_workers(train, *arguments, backend="legacy_ddp"):
 
 
 def hypotheses(output):
-    """Number of a document -> scores and words of all its hypotheses, as fairseq-generate printed them."""
+    """Number of a document -> scores and words of all its hypotheses printed by fairseq-generate."""
     found = {}
     for line in output.splitlines():
         if line.startswith("H-"):

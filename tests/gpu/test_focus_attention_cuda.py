@@ -1,4 +1,4 @@
-"""Focus-attention on a GPU: the form that is chosen there is exact, and how exact the columns would be is measured."""
+"""Focus-attention on a GPU: the selected form is exact, and the error of the columns is measured."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
 
 
 def test_the_error_of_the_columns_is_measured(record_property, capsys):
-    """Where a capability is entered in EXACT_COLUMNS it must be small; elsewhere the figures say whether it may be."""
+    """For a capability in EXACT_COLUMNS it must be small; for others the figures tell whether they may be added."""
     capability = torch.cuda.get_device_capability()
     errors = {}
     for length in (LENGTH,) if PRETENDED else (400, 1024, 4096):

@@ -1,4 +1,4 @@
-"""A pretended GPU: tensors that say they are on cuda:0 and are computed on the CPU, for tests without a GPU.
+"""A pretended GPU: tensors that claim to be on cuda:0 and are computed on the CPU, for tests without a GPU.
 
 Inside :func:`pretend_cuda`, code written for CUDA runs unchanged: ``.cuda()``, ``is_cuda``, ``torch.autocast("cuda")``
 with CUDA's own lists of operators, backward passes, fairseq's trainer. An operator that is given tensors of both
@@ -7,7 +7,7 @@ anything about cuDNN, fused kernels, memory or speed.
 
 Import this module before torch, in a process of its own, as ``run_pretending.py`` does. torch for CPUs then finds the
 device of ``pretended_gpu.cpp``, and so has backward passes for it. That file is compiled at the first import, which
-needs g++. torch with CUDA has that device already: there is no room for a pretended one.
+needs g++. torch with CUDA already has that device, so it cannot be pretended there.
 """
 
 import collections
@@ -81,7 +81,7 @@ LEDGER = Ledger()
 
 
 class PretendedTensor(torch.Tensor):
-    """A tensor that says it is on cuda:0. Its numbers are in ``inner``, a tensor on the CPU."""
+    """A tensor that claims to be on cuda:0. Its numbers are in ``inner``, a tensor on the CPU."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -102,13 +102,13 @@ class PretendedTensor(torch.Tensor):
     def data_ptr(self):
         return self.inner.data_ptr()
 
-    def untyped_storage(self):  # by which safetensors finds tensors that share memory
+    def untyped_storage(self):  # safetensors uses it to find tensors that share memory
         return self.inner.untyped_storage()
 
     def tolist(self):
         return self.cpu().tolist()
 
-    def __format__(self, spec):  # torch's is for plain tensors alone
+    def __format__(self, spec):  # torch's function is only for plain tensors
         return format(self.item() if self.dim() == 0 else self.cpu(), spec)
 
     def __repr__(self, **_):
@@ -151,7 +151,7 @@ def is_gpu(device):
 
 
 def run(func, args, kwargs):
-    """Compute an operator on the CPU; its results say they are on the device where a GPU would have them."""
+    """Compute an operator on the CPU; its results claim to be on the device where a GPU would put them."""
     name = func._schema.name.removeprefix("aten::")
     tensors = tensors_in((args, kwargs))
     plain = [x for x in tensors if not isinstance(x, PretendedTensor)]
@@ -177,7 +177,7 @@ def run(func, args, kwargs):
     found = COMPUTED.get(name, func)(*own_args, **own_kwargs)
     if to_cpu:
         return found if name != "copy_" else args[0]
-    if name == "_pack_padded_sequence":  # the sizes of its steps stay with the CPU
+    if name == "_pack_padded_sequence":  # the sizes of its steps stay on the CPU
         return wrap(found[0]), found[1]
     found = each(wrap, found)
     return return_and_correct_aliasing(func, args, kwargs, found) if pretended else found
@@ -189,7 +189,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _apply(module, function, recurse=True):
-    """Replace ``Module._apply``; shared parameters stay shared, and attributes of parameters are kept."""
+    """Replacement for ``Module._apply`` that keeps shared parameters shared, and attributes of parameters."""
     done = {}
 
     def changed(x):
@@ -228,7 +228,7 @@ def pretend_cuda(capability=(8, 0), devices=1):
     fakes = {name: lambda *_, value=value, **__: value for name, value in answers.items()}
     fakes |= {"_initialized": True, "device": lambda *_: contextlib.nullcontext()}
     fakes |= {"get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": lambda x, *_: torch.set_rng_state(x)}
-    for name, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # of the sizes alone
+    for name, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # for sizes only
         fakes[name] = lambda *sizes, dtype=dtype: torch.empty(*sizes, dtype=dtype, device="cuda")
     before = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:

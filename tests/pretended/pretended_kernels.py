@@ -3,7 +3,7 @@
 import torch
 
 
-def _softmax(func, x, dim, half_to_float):  # CUDA's reads half precision and writes float32, if asked to
+def _softmax(func, x, dim, half_to_float):  # CUDA's version reads half precision and writes float32 on request
     return func(x.float() if half_to_float else x, dim, False)
 
 

@@ -18,7 +18,7 @@ import sys
 
 
 def visible_devices(devices: int) -> int:
-    """Number of devices that CUDA_VISIBLE_DEVICES leaves of ``devices``; CUDA ignores all after an unknown one."""
+    """Number of ``devices`` that CUDA_VISIBLE_DEVICES leaves; CUDA ignores all after an unknown one."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return devices
@@ -27,7 +27,7 @@ def visible_devices(devices: int) -> int:
 
 
 def run(words) -> int:
-    """Run a command, given as a list of words, in this process; return its exit status."""
+    """Run a command, given as a list of words, in this process; returns its exit status."""
     sys.argv = list(words)
     if words[0].endswith(".py"):
         runpy.run_path(words[0], run_name="__main__")
@@ -39,7 +39,7 @@ def run(words) -> int:
 
 
 def write_ledger(file, name: str, ledger) -> None:
-    """Append to a file what a command made the CPU wait for, its uploads and its number of kernels."""
+    """Append to a file the waits of the CPU for a command, its uploads and its number of kernels."""
     for title, counter in (("waits", ledger.syncs), ("uploads", ledger.uploads)):
         print(f"# {name}: {title} {sum(counter.values())}", file=file)
         for (operator, where), count in counter.most_common(40):
@@ -59,7 +59,7 @@ def main() -> int:
     devices = visible_devices(args.devices)
     if not devices:
         return run(args.command)
-    import pretended_gpu  # here, since processes of multiprocessing import this module after torch
+    import pretended_gpu  # here, because processes of multiprocessing import this module after torch
 
     capability = tuple(int(part) for part in args.capability.split(","))
     with pretended_gpu.pretend_cuda(capability, devices) as ledger:

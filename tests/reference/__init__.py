@@ -1,11 +1,10 @@
 """Loop-written oracles, at most one per equation, and a table of all equations.
 
-An oracle works in float64 on one document without padding and one head, with plain Python loops over positions, so that
-it can be read next to the paper. It is slow and literal on purpose.
+An oracle computes in float64 on one document without padding and one head, with plain Python loops over positions, so
+that it can be read next to the paper. It is deliberately slow and literal.
 
 :data:`EQUATIONS` lists every equation of the papers with its oracle, the function that computes it and the test that
-compares the two. A new equation gets a row there. :mod:`reference.parts` holds steps that several oracles share and no
-equation has to itself.
+compares the two. A new equation gets a row there. :mod:`reference.parts` has steps that several oracles share.
 """
 
 # ruff: noqa: F401  # tests call all oracles as reference.NAME
@@ -29,6 +28,7 @@ from .encoder import aggregate, encoder_gate
 from .entailment import decomposable_attention, edit_distances, entail_s2s, raml_weights, selective_gate
 from .explicit_selection import explicit_selection, selection_loss
 from .losses import coverage_loss, switch_loss
+from .neighbours import neighbour_inputs
 from .optimisers import muon, nearest_orthogonal, polynomial_orthogonal
 from .output import candidates, copy_history, output_distribution, pointer_mixture, switch_decision
 from .parts import extended_ids, is_run, lcs, sentences_of, softmax_row
@@ -132,6 +132,12 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "saliency_attention",
             "attention.saliency_attention",
             "attention/test_attention_options.py::test_every_gate_and_its_gradients_match_the_oracle",
+        ),
+        Equation(
+            "docs/etads.md, neighbours",
+            "neighbour_inputs",
+            "layers.neighbours.NeighbourInputs",
+            "models/test_neighbours.py::test_inputs_and_gradients_are_those_of_the_loop",
         ),
     ],
     "Aggregation Transformer, Liao et al.": [

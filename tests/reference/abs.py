@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]) -> Tuple[List[float], List[float]]:
-    """log p of each word that may come next, and the attention π to each place of the document.
+    """Compute log p of each possible next word, and the attention π to each place of the document.
 
     Args:
         w: the paper's weights: "E", "F" and "G" with a row for each word, "U", "b_U", "P", "b_P", "V", "W", "b".
@@ -33,10 +33,10 @@ def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]
 def extractive_features(
     document: Sequence[Optional[int]], before: Sequence[Optional[int]], word: Optional[int]
 ) -> List[int]:
-    """What a word adds to the unigram, bigram, trigram and reordering features (Rush et al. 2015, section 5).
+    """A word's contribution to the unigram, bigram, trigram and reordering features (Rush et al. 2015, section 5).
 
     Args:
-        document: its words in order; None is no word, such as an unknown one.
+        document: its words in order; None for an unknown word or a token that is not a word.
         before: the words of the summary so far. word: the next one.
     """
     if word is None or word not in document:
@@ -55,9 +55,9 @@ def extractive_features(
 
 
 def released_features(document: Sequence[int], before: Sequence[int], word: int) -> List[int]:
-    """As :func:`extractive_features`, by the tables that the authors' code fills while it walks over the document.
+    """:func:`extractive_features` from the tables that the authors' code fills while it reads the document.
 
-    Its history has four words, of which the last is the previous one; n-grams are made of the third and the second.
+    Its history has four words, ending with the previous one; n-grams are made from the third and the second.
     """
     history: List[Optional[int]] = [None] * 4
     bigrams, trigrams, ordered, unordered = set(), set(), set(), set()

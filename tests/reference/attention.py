@@ -43,7 +43,7 @@ def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor)
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
-    """ETADS, equation 7. center, scope (T,), positions (S,) -> (T, S)."""
+    """ETADS, equation 7. ``center``, ``scope`` (T,), positions (S,) -> (T, S)."""
     bias = torch.zeros(len(center), len(positions), dtype=torch.float64)
     for i in range(len(center)):
         for j in range(len(positions)):
@@ -53,7 +53,9 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
 
 
 def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor, strength: Any = 1.0) -> Tensor:
-    """ETADS, equation 8, the bias times a number. q, k, v (m, D), center, scope (m,), differentiable -> (m, D)."""
+    """ETADS, equation 8, the bias times a number. q, k, v (m, D), ``center``, ``scope`` (m,), differentiable -> (m,
+    D).
+    """
     m, width = q.shape
     rows = []
     for i in range(m):
@@ -70,10 +72,10 @@ def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tens
 def relative_focal_network(
     q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor, offsets: Tensor, scopes: Sequence[int]
 ) -> Tuple[Tensor, Tensor]:
-    """As focal_network, with centers beside the query's own position: offsets o (H,), initial scopes (H,), 0: m / 2.
+    """focal_network with centres relative to the query's position: offsets o (H,), initial scopes (H,), 0: m / 2.
 
-    mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m times the sigmoid whose argument is <u, U_d>, and what gives N
-    tokens (at most half of the document) where <u, U_d> is 0.
+    mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m sigmoid(<u, U_d> + b), where b gives N tokens (at most half of
+    the document) for <u, U_d> = 0.
     """
     m, _ = q.shape
     heads, width = u_c.shape
@@ -132,7 +134,7 @@ def additive_scores(
 
 
 def temporal_attention(scores: Tensor) -> Tensor:
-    """Nallapati et al., equation 1, with exponentials as they are. scores (T, S) -> (T, S)."""
+    """Nallapati et al., equation 1, with plain exponentials. scores (T, S) -> (T, S)."""
     steps, length = scores.shape
     rows = []
     for t in range(steps):
@@ -154,7 +156,7 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: List[in
 
 
 def sinusoidal_position(place: int, width: int) -> Tensor:
-    """Aggregation Transformer, equations 5 and 6, as fairseq orders them: all sines before all cosines.
+    """Aggregation Transformer, equations 5 and 6, in fairseq's order: all sines before all cosines.
 
     ``place`` counts from 0. fairseq's wavelengths grow to 10,000 in (width / 2 - 1) steps, the paper's in width / 2.
     """

@@ -12,7 +12,7 @@ from .recurrent import lstm_states, lstm_step
 
 
 def selective_gate(states: Sequence[Tensor], document: Tensor, w: Tensor, u: Tensor, b: Tensor) -> List[Tensor]:
-    """h'_i = h_i * σ(W h_i + U s + b) of each state, a number at a time (Zhou et al. 2017)."""
+    """Compute h'_i = h_i * σ(W h_i + U s + b) of each state, element by element (Zhou et al. 2017)."""
     gated = []
     for h in states:
         shares = [torch.sigmoid(w[k] @ h + u[k] @ document + b[k]) for k in range(len(h))]
@@ -21,11 +21,11 @@ def selective_gate(states: Sequence[Tensor], document: Tensor, w: Tensor, u: Ten
 
 
 def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -> Tuple[List[Tensor], List[Tensor]]:
-    """log P of each known word, and the attention, at each step.
+    """Compute log P of each known word, and the attention, at each step.
 
     Args:
-        w: weights; "forward", "backward" and "decoder" are those of LSTMs. document: ids of its words and the end
-            symbol. previous: ids of the words before each step.
+        w: weights; "forward", "backward" and "decoder" belong to LSTMs. document: ids of its words and the end symbol.
+            previous: ids of the previous word at each step.
     """
     vectors = [w["E_x"][word] for word in document]
     forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
@@ -49,9 +49,10 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
 
 
 def edit_distances(length: int, words: int, temperature: float) -> List[float]:
-    """q(e) for e = 0 ... L, by going through all texts of L of the V words, which is slow.
+    """Compute q(e) for e = 0 ... L slowly, by enumerating all texts of L of the V words.
 
-    A text at distance e from the reference weighs ((V-1) exp(1))^(-e/τ), and q(e) is the share of all of that distance.
+    A text at distance e from the reference has the weight ((V-1) exp(1))^(-e/τ), and q(e) is the share of all texts at
+    that distance.
     """
     shares = [0.0] * (length + 1)
     for text in itertools.product(range(words), repeat=length):
@@ -61,7 +62,7 @@ def edit_distances(length: int, words: int, temperature: float) -> List[float]:
 
 
 def raml_weights(rewards: Sequence[float], distances: Sequence[int], temperature: float) -> List[float]:
-    """w = exp(r/τ) / exp(-e/τ) of each of a pair's samples, divided by their sum."""
+    """Compute w = exp(r/τ) / exp(-e/τ) of each of a pair's samples, divided by their sum."""
     weights = [math.exp(r / temperature) / math.exp(-e / temperature) for r, e in zip(rewards, distances)]
     return [weight / sum(weights) for weight in weights]
 
@@ -88,14 +89,14 @@ def decomposable_attention(p, premise, hypothesis):
 
 
 def _two_layers(layers, x):
-    """relu(W_2 relu(W_1 x + b_1) + b_2); layers: pairs of W and b."""
+    """Compute relu(W_2 relu(W_1 x + b_1) + b_2); layers: pairs of W and b."""
     for weight, bias in layers:
         x = [max(value, 0.0) for value in _matvec(weight, x, bias)]
     return x
 
 
 def _matvec(weight, x, bias=None):
-    """W x + b of lists."""
+    """Compute W x + b of lists."""
     return [sum(w * v for w, v in zip(row, x)) + (bias[r] if bias else 0.0) for r, row in enumerate(weight)]
 
 

@@ -11,7 +11,7 @@ from .recurrent import gru_step
 
 
 def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
-    """A GRU in both directions: [h→; h←] of each input."""
+    """Run a bidirectional GRU: [h→; h←] of each input."""
     halves = []
     for weights, inputs in ((forward, vectors), (backward, vectors[::-1])):
         h = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
@@ -24,7 +24,9 @@ def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequen
 
 
 def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
-    """Of the word vectors of each sentence: states w_ij of words, states h'_i of sentences, and the document's d."""
+    """Encode the word vectors of each sentence: states w_ij of words, states h'_i of sentences, and the document's
+    d.
+    """
     words = [_read(sentence, w["words_forward"], w["words_backward"]) for sentence in vectors]
     half = len(words[0][0]) // 2
     ends = [torch.cat([states[-1][:half], states[0][half:]]) for states in words]  # [w→ of the last; w← of the first]
@@ -46,7 +48,7 @@ def _softmax(scores: Sequence[Tensor]) -> List[float]:
 def _select(
     w: Dict[str, Any], written: Tensor, read_before: Tensor, plan: Tensor, sentences: Sequence[Tensor]
 ) -> Tuple[Tensor, List[float], Tensor]:
-    """q_t, p_t and r_t from the last state of the sentence before, r_(t-1) and q_(t-1)."""
+    """Compute q_t, p_t and r_t from the previous sentence's last state, r_(t-1) and q_(t-1)."""
     plan = gru_step(torch.cat([written, read_before]), plan, *w["plan"])
     p = _softmax([w["v_s"] @ torch.tanh(w["W_q"] @ plan + w["W_h"] @ h + w["b"]) for h in sentences])
     selected = sum(weight * h for weight, h in zip(p, sentences))
@@ -56,13 +58,13 @@ def _select(
 def explicit_selection(
     w: Dict[str, Any], document: List[int], extended: List[int], previous: List[int], mark: int, unk: int
 ) -> Tuple[List[List[float]], List[List[float]], List[List[float]]]:
-    """P of each word that can be produced, the attention to words, and p, at each step.
+    """Compute P of each word that can be produced, the attention to words, and p, at each step.
 
     Args:
-        w: weights by the names of the equations. "E": a row for each known word; those of GRUs are lists of W_ih, W_hh,
-            b_ih, b_hh; "w_c" if there is coverage.
+        w: weights by the names of the equations. "E": a row for each known word; GRUs have lists of W_ih, W_hh, b_ih,
+            b_hh; "w_c" if there is coverage.
         document: ids of its words and the end symbol; ``mark`` ends a sentence and belongs to it. extended: the
-            document in extended ids. previous: ids of the words before each step, the begin symbol first.
+            document in extended ids. previous: ids of the previous word at each step, the begin symbol first.
     """
     known = len(w["W_o"])
 
@@ -96,7 +98,7 @@ def explicit_selection(
         products = [weight * p[sentence_of[i]] for i, weight in enumerate(_softmax(scores))]
         attention = [product / sum(products) for product in products]
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
-        copyable = sum(attention[:-1])  # the end symbol is attended to and not copied
+        copyable = sum(attention[:-1])  # the end symbol is attended to but not copied
         copied = torch.tensor([*(a / copyable for a in attention[:-1]), 0.0], dtype=torch.float64)
         p_gen = torch.sigmoid(w["w"] @ torch.cat([s, x, context]) + w["b_gen"]).item()
         vocabulary = _softmax([*(w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"])])
@@ -111,7 +113,7 @@ def explicit_selection(
 
 
 def selection_loss(selections: Sequence[Sequence[float]], targets: Sequence[Sequence[float]]) -> float:
-    """(1/n) Σ_t KL(p̂_t ‖ p_t) over the n sentences of a summary whose p̂ is not 0; 0 if there is none."""
+    """Compute (1/n) Σ_t KL(p̂_t ‖ p_t) over the n sentences of a summary with a non-zero p̂; 0 if there is none."""
     divergences = []
     for p, wanted in zip(selections, targets):
         if sum(wanted) > 0:

@@ -1,4 +1,4 @@
-"""Losses of a summary beside the likelihood."""
+"""Losses of a summary in addition to the likelihood."""
 
 import math
 from typing import List
@@ -17,7 +17,7 @@ def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: L
 
 
 def coverage_loss(attention: Tensor) -> List[float]:
-    """See et al. 2017, equation 12. attention (T, S) -> one loss a step."""
+    """See et al. 2017, equation 12. attention (T, S) -> one loss per step."""
     steps, length = attention.shape
     losses = []
     for t in range(steps):

@@ -19,8 +19,9 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
 
 
 def polynomial_orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
-    """What the steps of Newton and Schulz make of a matrix: each singular value s, at first s / |matrix|, becomes
-    3.4445 s - 4.7750 s^3 + 2.0315 s^5 in every step."""
+    """Apply the steps of Newton and Schulz to a matrix: each singular value s, initially s / |matrix|, becomes 3.4445 s
+    - 4.7750 s^3 + 2.0315 s^5 in every step.
+    """
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     size = math.sqrt(sum(float(value) ** 2 for value in values))
     result = torch.zeros_like(matrix)
@@ -33,7 +34,7 @@ def polynomial_orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
 
 
 def muon(weight: Tensor, gradients: List[Tensor], lr: float, momentum: float, decay: float) -> Tensor:
-    """The weight (m, n) after a step for each gradient (m, n)."""
+    """Weight (m, n) after one step for each gradient (m, n)."""
     mean = torch.zeros_like(weight)
     for gradient in gradients:
         mean = momentum * mean + gradient

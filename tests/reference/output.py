@@ -1,4 +1,4 @@
-"""Probabilities of words: the output layer, the words that it knows, and pointers."""
+"""Probabilities of words: the output layer, its candidates, and pointers."""
 
 from typing import List, Optional, Tuple
 
@@ -18,7 +18,7 @@ def output_distribution(state: Tensor, w_o: Tensor, b_o: Optional[Tensor] = None
 
 
 def candidates(texts: List[List[int]], limit: int, size: int, specials: int) -> List[int]:
-    """Nallapati et al., section 2.1: the texts' words, then the most frequent ones until there are ``limit``."""
+    """Nallapati et al., section 2.1: the texts' words, then the most frequent ones, up to ``limit``."""
     chosen = set(range(specials)) | {word for text in texts for word in text if word < size}
     for word in range(size):
         if len(chosen) >= limit:
@@ -45,14 +45,16 @@ def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extende
 
 
 def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
-    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after the likelier of generating and
-    pointing was chosen."""
+    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after choosing the likelier of
+    generating and pointing.
+    """
     return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
 
 
 def copy_history(document: List[int], written: List[int], unk: int) -> List[Tuple[bool, bool, bool]]:
-    """For each position of a document: is the word left of it the last one written, are the two left of it the last two
-    in this order, and has it been written? Lists of ids; the unknown word equals nothing."""
+    """For each position of a document: is the word to its left the last one written, are the two to its left the last
+    two in this order, and has it been written? Lists of ids; the unknown word equals nothing.
+    """
     rows = []
     for position, word in enumerate(document):
         left, summary = document[:position], list(written)

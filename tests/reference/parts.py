@@ -1,4 +1,4 @@
-"""Steps that several oracles share, without an equation of their own."""
+"""Steps that several oracles share, without their own equations."""
 
 import itertools
 from typing import List, Tuple
@@ -26,12 +26,12 @@ def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]
 
 
 def is_run(words, text):
-    """Whether ``words`` stand side by side in ``text``."""
+    """Tell whether ``words`` are adjacent in ``text``."""
     return any(text[i : i + len(words)] == words for i in range(len(text) - len(words) + 1))
 
 
 def lcs(a, b):
-    """The length of the longest common subsequence, by trying all subsequences of ``a``, longest first."""
+    """Length of the longest common subsequence, by trying all subsequences of ``a``, longest first."""
     for size in range(len(a), 0, -1):
         for chosen in itertools.combinations(a, size):
             rest = iter(b)
@@ -41,9 +41,9 @@ def lcs(a, b):
 
 
 def sentences_of(document, mark):
-    """Numbers of the words of each sentence, and the number of the sentence that each token belongs to.
+    """Indices of the words of each sentence, and the index of each token's sentence.
 
-    A mark, and the end symbol behind the document, belong to the sentence of the last word before them.
+    A mark, and the end symbol after the document, belong to the sentence of the last word before them.
     """
     sentences, numbers, last = [[]], [], 0
     for place, word in enumerate(document):

@@ -19,13 +19,13 @@ def pointer_generator(
     unk: int,
     selected: Sequence[float] = (),
 ) -> Tuple[List[List[float]], List[List[float]], float]:
-    """P of each word that can be produced and the attention, at each step; and the mean of the coverage loss.
+    """Compute P of each word that can be produced, the attention at each step, and the mean coverage loss.
 
     Args:
-        w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": those of
+        w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": weights of
             LSTMs; "w_c" if there is coverage.
         document: ids of its words and the end symbol. extended: the document in extended ids. previous: ids of the
-            words before each step. selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
+            previous word at each step. selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
     """
     known = len(w["W_o"])
 
@@ -54,7 +54,7 @@ def pointer_generator(
         if selected:
             attention = combined_attention(attention, selected)
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
-        words = sum(attention[:-1])  # the end symbol is attended to and not copied
+        words = sum(attention[:-1])  # the end symbol is attended to but not copied
         copied = torch.tensor([*(a / words for a in attention[:-1]), 0.0], dtype=torch.float64)
         p_gen = torch.sigmoid(w["w"] @ torch.cat([context, c, s, x]) + w["b"]).item()
         logits = w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"]
@@ -70,11 +70,11 @@ def pointer_generator(
 def closed_book(
     weights: Sequence[Tensor], output: Tensor, bias: Tensor, first: Tuple[Tensor, Tensor], vectors: Sequence[Tensor]
 ) -> List[Tensor]:
-    """log P_cb of each known word at each step, of a decoder without attention (Jiang and Bansal 2018).
+    """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
     Args:
-        weights: of its LSTM. output, bias: of its output layer. first: h and c of the bridge. vectors: of the words
-            before each step.
+        weights: of its LSTM. output, bias: of its output layer. first: h and c of the bridge. vectors: of the previous
+            word at each step.
     """
     h, c = first
     found = []

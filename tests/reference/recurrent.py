@@ -1,4 +1,4 @@
-"""Recurrent cells, a number at a time."""
+"""Recurrent cells, element by element."""
 
 from typing import List, Sequence, Tuple
 

@@ -11,7 +11,9 @@ from .recurrent import lstm_states, lstm_step
 
 
 def sentence_rewriter(w, document, extended, previous, unk):
-    """P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended ids."""
+    """Compute P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended
+    ids.
+    """
     known = len(w["E"])
     vectors = [w["E"][word if word < known else unk] for word in document]
     forward, c_forward = lstm_states(vectors, w["forward"], w["first_forward"])
@@ -35,7 +37,7 @@ def sentence_rewriter(w, document, extended, previous, unk):
 
 
 def sentence_vector(words, convolutions):
-    """ReLU and the maximum over the windows of a sentence, filled up to five words; (width, W, b) of filters."""
+    """ReLU and the maximum over the windows of a sentence, padded to five words; (width, W, b) of filters."""
     words = [*words, *[torch.zeros_like(words[0])] * (5 - len(words))]
     features = []
     for width, weight, bias in convolutions:
@@ -49,9 +51,9 @@ def sentence_vector(words, convolutions):
 
 
 def pointer_scores(states, w, inputs):
-    """u_tj for each input, and for each the weights softmax(u) over the states.
+    """Compute u_tj for each input, and the weights softmax(u) over the states.
 
-    ``inputs``: a function of the weights of all steps before that gives the next input, or None at the end.
+    ``inputs``: a function from the weights of all earlier steps to the next input, or None at the end.
     """
     h, c = w["h"], w["c"]
     scores, weights = [], []
@@ -66,7 +68,7 @@ def pointer_scores(states, w, inputs):
 
 
 def best_combination(beams, ends=1):
-    """All combinations: fewest repeated bigrams, then the largest score per token. (words, score) of candidates.
+    """Try all combinations: fewest repeated bigrams, then the largest score per token. (words, score) of candidates.
 
     Chen and Bansal's code counts no end symbols (``ends=0``).
     """

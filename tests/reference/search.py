@@ -18,7 +18,7 @@ def coverage_penalty(coverage: Sequence[float], weight: float, kind: str) -> flo
 
 
 def repeats(words: Sequence[int], size: int) -> bool:
-    """Whether a text has an n-gram twice."""
+    """Tell whether an n-gram occurs twice in a text."""
     grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
     return len(grams) > len(set(grams))
 
@@ -41,9 +41,9 @@ def beam_search(
 ) -> List[Tuple[List[int], float, float]]:
     """Beam search over one document that never stops early: (tokens, log P, score), best first.
 
-    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token, and perhaps
-    a set of tokens that the hypothesis may have only if it may have no others. In ``history`` each step leaves the
-    scores of what has ended, and log P and coverage cost of what has not.
+    ``predict(words)`` returns the log-probabilities of the next token and the attention to each source token, and
+    optionally a set of tokens that are allowed only if no others are. Each step appends to ``history`` the scores of
+    finished hypotheses, and log P and coverage cost of unfinished ones.
     """
     living: List[Tuple[List[int], float, List[float]]] = [([], 0.0, [])]
     finished = []
@@ -91,7 +91,9 @@ def best_possible_score(
     coverage_kind: str,
     source_length: int,
 ) -> float:
-    """The bound of docs/decoding.md: what an unfinished hypothesis can score that may end with one of ``lengths``."""
+    """The bound of docs/decoding.md: the best possible score of an unfinished hypothesis that may end with one of
+    ``lengths``.
+    """
     best = max(log_prob / length_penalty(length, alpha, beta, length_kind) for length in lengths)
     if coverage_kind == "summary":
         return best - cost

@@ -1,4 +1,4 @@
-"""Content selection: labels, selectors, and summaries of what they select. Every possibility is tried."""
+"""Content selection: labels, selectors, and summaries of the selection. Every possibility is tried."""
 
 import math
 
@@ -67,10 +67,10 @@ def cosines(document, summary, documents, content):
 
 
 def bottom_up(p_gen, vocabulary, attention, words, q, threshold, factor):
-    """Gehrmann et al. 2018, section 4: a masked and scaled copy distribution, and everything divided by its sum.
+    """Gehrmann et al. 2018, section 4: a masked and scaled copy distribution, with everything divided by its sum.
 
     ``vocabulary``: probabilities of known words, by id. ``words``: the id at each position of the document, None where
-    nothing can be copied. ``q``: of the selector, None where it says nothing. Returns id -> probability.
+    nothing can be copied. ``q``: of the selector, None where there is none. Returns id -> probability.
     """
     any_chosen = any(value is not None and value > threshold for value in q)
     found = {word: p_gen * probability for word, probability in enumerate(vocabulary)}
@@ -98,7 +98,9 @@ def inconsistency_loss(attentions, selected, top):
 
 
 def novel_sentences(states, w):
-    """Hsu et al. 2018: logits from left to right, by what was taken before. states: h of each sentence, vectors."""
+    """Hsu et al. 2018: logits from left to right, depending on earlier selections. states: h of each sentence,
+    vectors.
+    """
     d = torch.tanh(w["W_d"] @ (sum(states) / len(states)) + w["b_d"])
     taken, logits = torch.zeros_like(d), []
     for h in states:
@@ -113,7 +115,7 @@ def sentence_extractor(document, mark, w, limits, unk):
     """Hsu et al. 2018: beta of each token of a document and of its end symbol.
 
     ``w``: "E" has a row for each known word; "words" and "sentences" are the GRUs' two directions; the rest as for
-    :func:`novel_sentences`. ``limits``: how many sentences, and words of each, are read; beta of others is 0.
+    :func:`novel_sentences`. ``limits``: maximum numbers of sentences and of words per sentence; beta of others is 0.
     """
 
     def both_ways(vectors, directions):

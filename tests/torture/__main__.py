@@ -1,4 +1,4 @@
-"""``python -m torture``: disturb every long command, and count what becomes of it; see scripts/torture.sh."""
+"""``python -m torture``: disturb every long command, and count the outcomes; see scripts/torture.sh."""
 
 import argparse
 import signal
@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args = build_parser().parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what has been counted until then is printed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the counts so far are printed
     with tempfile.TemporaryDirectory(prefix="torture-", dir=args.out) as folder:
         torture = Torture(Path(folder), args)
         try:

@@ -1,4 +1,4 @@
-"""What a training has come to, as one line: SHA-256 of parameters and optimiser, number of updates, best loss."""
+"""Result of a training as one line: SHA-256 of parameters and optimiser, number of updates, best loss."""
 
 import hashlib
 import sys
@@ -23,7 +23,7 @@ def _feed(digest, value) -> None:
 
 
 def main() -> None:
-    """``torture-digest CHECKPOINT...``: print a line for each."""
+    """``torture-digest CHECKPOINT...``: print a line for each checkpoint."""
     for path in sys.argv[1:]:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         digest = hashlib.sha256()

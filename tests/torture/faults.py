@@ -10,7 +10,7 @@ PAGE = 4096
 
 
 def _change_byte(path: Path, draw: random.Random, change: Callable[[int], int]) -> None:
-    """Replace a byte, anywhere in the file, by what ``change`` makes of it."""
+    """Replace a random byte of the file by the result of ``change``."""
     place = draw.randrange(path.stat().st_size)
     with open(path, "r+b") as file:
         file.seek(place)
@@ -20,17 +20,17 @@ def _change_byte(path: Path, draw: random.Random, change: Callable[[int], int]) 
 
 
 def flip_bit(path: Path, draw: random.Random) -> None:
-    """Turn over a bit, anywhere in the file."""
+    """Flip a random bit of the file."""
     _change_byte(path, draw, lambda byte: byte ^ (1 << draw.randrange(8)))
 
 
 def change_byte(path: Path, draw: random.Random) -> None:
-    """Put another byte in the place of one, anywhere in the file."""
+    """Replace a random byte of the file by another one."""
     _change_byte(path, draw, lambda byte: (byte + draw.randrange(1, 256)) % 256)
 
 
 def truncate(path: Path, draw: random.Random) -> None:
-    """Cut the file off, anywhere."""
+    """Truncate the file at a random place."""
     os.truncate(path, draw.randrange(path.stat().st_size))
 
 
@@ -65,7 +65,7 @@ def limit_space(folder: Path, size: int, again: bool = False) -> None:
 
 
 def make_read_only(folder: Path) -> None:
-    """Mount the folder over itself, read-only; file modes would not keep root from writing."""
+    """Mount the folder over itself, read-only; file modes would not stop root from writing."""
     _mount(str(folder), folder, "", _BIND, "")
     _mount(str(folder), folder, "", _BIND | _REMOUNT | _READ_ONLY, "")
 
@@ -77,7 +77,7 @@ def unmount(folder: Path) -> None:
 
 
 def can_mount(folder: Path) -> bool:
-    """Whether this process may mount file systems; tries it on an empty folder."""
+    """Tell whether this process may mount file systems; tries it on an empty folder."""
     try:
         limit_space(folder, PAGE)
         unmount(folder)

@@ -1,4 +1,4 @@
-"""What became of a command under a fault, counted."""
+"""Outcomes of commands under faults, and their counts."""
 
 import sys
 from collections import Counter
@@ -14,11 +14,11 @@ FAULTS = (DIFFERENT, TRACEBACK, HUNG)
 
 
 def outcome(run: Run, same: bool, words: Tuple[str, ...]) -> str:
-    """The outcome of a run that was to its end.
+    """Classify the outcome of a run that has ended.
 
     Args:
-        same: whether its result is that of the undisturbed run.
-        words: a refusal has to say one of these: the name of the damaged file, say. Empty: any words will do.
+        same: whether its result equals the undisturbed run's. words: a refusal must contain one of these, such as the
+            name of the damaged file. Empty: any words will do.
     """
     if run.status is None:
         return HUNG
@@ -37,7 +37,7 @@ class Table:
     refusals: Dict[str, str] = field(default_factory=dict)
 
     def add(self, fault: str, command: str, what: str, where: str, run: Run, may_refuse: bool = True) -> None:
-        """Count an outcome; ``where`` says which trial it was. Without ``may_refuse`` a refusal is a fault too."""
+        """Count an outcome; ``where`` identifies the trial. Without ``may_refuse`` a refusal is a fault, too."""
         self.counts.setdefault((fault, command), Counter())[what] += 1
         if what in FAULTS or (what == REFUSED and not may_refuse):
             said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]

@@ -1,4 +1,4 @@
-"""The commands under test, on a small corpus: what each needs, makes, and how two results are compared."""
+"""The commands under test, on a small corpus: the inputs and outputs of each, and the comparison of two results."""
 
 import csv
 import random
@@ -16,24 +16,23 @@ MODEL = [
 ]
 PAIRS = {"train": 160, "valid": 12, "test": 10}
 STEPS = 22
-"""Two epochs of 10 steps and a bit of the third; there is a checkpoint of step 16, in the middle of the second."""
+"""Two epochs of 10 steps and a part of the third; there is a checkpoint of step 16, in the middle of the second."""
 
 
 TRAINED_THEN_READ = "train.sh; generate.sh --checkpoint"
-"""train.sh does not read the checkpoint of a training that is finished, so what counts is what reads it afterwards."""
+"""train.sh does not read the checkpoint of a finished training, so the command that reads it next counts."""
 
 
 @dataclass
 class Stage:
-    """A command, run in a folder that holds what it needs.
+    """A command, run in a folder with its inputs.
 
     Attributes:
         command: its words; paths are relative to the folder.
-        inputs: files that it reads and its predecessors made.
-        makes: files and folders that hold its result.
+        inputs: files that its predecessors made and it reads. makes: files and folders with its result.
         digest: checkpoints, which are compared by parameters and state; their bytes hold times.
-        compares_shown: what it prints belongs to the result.
-        only_damaged: its files are damaged, but it is not killed, say, since it consists of other stages' commands.
+        compares_shown: its output belongs to the result. only_damaged: only damage to its files is tested, not kills
+            and other faults, because it consists of other stages' commands.
     """
 
     name: str
@@ -45,10 +44,10 @@ class Stage:
     only_damaged: bool = False
 
     def result(self, place: Workplace, trial: Path, run: Run) -> Any:
-        """What the command has come to, for comparisons."""
+        """The command's result, for comparisons."""
         result: Dict[str, Any] = digests(trial, self.makes)
         if self.digest:
-            # the last, so that parallel trials do not differ in what --user-dir has printed
+            # the last line, so that parallel trials do not differ in the output of --user-dir
             shown = place.run(["torture-digest", *self.digest], trial).shown
             result["checkpoints"] = [line for line in shown.splitlines() if not line.startswith("20")]
         if self.compares_shown:
@@ -57,7 +56,9 @@ class Stage:
 
 
 def write_raw(folder: Path, seed: int) -> None:
-    """A table for etads-corpus and an index for etads-debian: documents about things, whose summary names the thing."""
+    """Write a table for etads-corpus and an index for etads-debian: documents about things, with summaries that name
+    the thing.
+    """
     draw = random.Random(seed)
     things = [
         "audio",
@@ -118,7 +119,7 @@ def make_stages() -> Dict[str, Stage]:
     generate = [script("generate"), "--run", "run", "--prepared", "prepared", "--cpu", "--beam", "2", "--max-len", "8"]
     generate += ["--output"]
     corpus = ["etads-corpus", "table", *tables, "--out", "text", "--jobs", "1"]
-    test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt"]
+    test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt", "--lines"]
     last = [*generate, "last/test.txt", "--checkpoint", checkpoints("run")[0]]
     trained = ["prepared", "run"]
     then_read = " && ".join(map(shlex.join, [train_command("run", STEPS), last]))

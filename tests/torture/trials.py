@@ -1,4 +1,4 @@
-"""The trials: every fault on every command, from a state that undisturbed commands have made."""
+"""The trials: every fault on every command, from a state made by undisturbed commands."""
 
 import argparse
 import contextlib
@@ -26,7 +26,7 @@ class Damage:
     Attributes:
         stage: the command's name.
         parts: patterns of files and folders of files.
-        remove: what is deleted from the finished state first, so that the command makes it again.
+        remove: outputs to delete from the finished state first, so that the command makes them again.
         half_trained: training is set back to a checkpoint in the middle of an epoch.
     """
 
@@ -60,8 +60,8 @@ class Torture:
     """All trials of one call; see ``__main__.py`` for the options.
 
     Attributes:
-        states: stage -> a folder with all that the stages before it have made; "" -> what all have made.
-        expected: stage -> its undisturbed result. seconds: stage -> how long it takes.
+        states: stage -> a folder with the outputs of the stages before it; "" -> the outputs of all. expected: stage ->
+            its undisturbed result. seconds: stage -> its duration.
     """
 
     def __init__(self, folder: Path, options: argparse.Namespace):
@@ -92,7 +92,7 @@ class Torture:
                     for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
                         future.result()
                 finally:
-                    pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: without the trials that have not begun
+                    pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: skip the trials that have not begun
             print(f"{group}: {len(jobs)} trials, {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def _in_a_folder(self, job: Callable[[Path], None]) -> None:
@@ -103,7 +103,7 @@ class Torture:
             self._free.put(trial)
 
     def run_undisturbed(self) -> None:
-        """Run all stages twice: for the states between them and the results, which must be the same."""
+        """Run all stages twice, for the states between them and the results, which must be equal."""
         trial = self.place.folders[0]
         self.place.restore(trial, None)
         write_raw(trial, self.options.seed)
@@ -127,12 +127,12 @@ class Torture:
         shutil.copytree(trial, self.states[name], ignore=ignore)
 
     def chosen(self, damaged: bool = False) -> List[Stage]:
-        """The stages that are asked for; with ``damaged`` also those that are only for damaged files."""
+        """Requested stages; with ``damaged`` also the ones that are only for damaged files."""
         names = self.options.commands or self.stages
         return [stage for name, stage in self.stages.items() if name in names and (damaged or not stage.only_damaged)]
 
     def draw(self, *what: Any) -> random.Random:
-        """Random numbers for a trial: the same for the same seed, whatever other trials there are."""
+        """Random numbers for a trial, which depend only on the seed, not on other trials."""
         return random.Random("-".join(map(str, (self.options.seed, *what))))
 
     def check(
@@ -145,11 +145,11 @@ class Torture:
         words: Tuple[str, ...] = (),
         again: bool = False,
     ) -> str:
-        """Count what has become of a run, which must not refuse if it is run ``again``; returns the outcome."""
+        """Count the outcome of a run, which must not refuse if it is run ``again``; returns the outcome."""
         return self.count(fault, stage, where, run, self.is_same(stage, trial, run), words, again)
 
     def is_same(self, stage: Stage, trial: Path, run: Run) -> bool:
-        """Whether a run has come to the undisturbed result."""
+        """Tell whether a run's result equals the undisturbed one."""
         return run.status == 0 and stage.result(self.place, trial, run) == self.expected[stage.name]
 
     def count(
@@ -162,7 +162,7 @@ class Torture:
         words: Tuple[str, ...] = (),
         again: bool = False,
     ) -> str:
-        """As :meth:`check`, for a run of which it is known whether its result is the ``same``."""
+        """Like :meth:`check`, for a run with a known comparison: ``same``."""
         what = outcome(run, same, words)
         with self._lock:
             self.table.add(fault, stage.name, what, where, run, may_refuse=not again)
@@ -170,7 +170,7 @@ class Torture:
 
 
 def kills(torture: Torture) -> Iterator[Callable[[Path], None]]:
-    """SIGKILL to a command and all that it started, at random moments; then the command again."""
+    """Send SIGKILL to a command and all its processes at random moments; then run the command again."""
     for stage in torture.chosen():
         for number in range(torture.options.kills):
             yield _kill_trial(torture, stage, number)
@@ -180,7 +180,7 @@ def _kill_trial(torture: Torture, stage: Stage, number: int) -> Callable[[Path],
     def trial(folder: Path) -> None:
         draw = torture.draw("kill", stage.name, number)
         status: Optional[int] = 0
-        # beside other trials a command takes longer; if it has ended before the kill, an earlier moment is tried
+        # with other trials in parallel, a command takes longer; if it ended before the kill, an earlier moment is tried
         moment = draw.uniform(0, 2 * torture.seconds[stage.name]) / 0.8
         while status == 0:
             moment *= 0.8
@@ -189,7 +189,7 @@ def _kill_trial(torture: Torture, stage: Stage, number: int) -> Callable[[Path],
             status = run.status
         if status is None:
             twice = number % 2 == 1
-            if twice:  # the run that goes on is killed too, unless it ends before
+            if twice:  # the continuing run is killed, too, unless it ends before
                 torture.place.run(stage.command, folder, kill_after=draw.uniform(0, moment))
             run = torture.place.run(stage.command, folder)
             fault = f"killed {'twice ' if twice else ''}and run again"
@@ -201,7 +201,7 @@ def _kill_trial(torture: Torture, stage: Stage, number: int) -> Callable[[Path],
 
 
 def damages(torture: Torture) -> Iterator[Callable[[Path], None]]:
-    """A file is damaged between two commands."""
+    """Damage a file between two commands."""
     names = {stage.name for stage in torture.chosen(damaged=True)}
     for case in (case for case in DAMAGES if case.stage in names):
         state = torture.states[""]
@@ -228,7 +228,7 @@ def _damage_trial(
         before = (folder / path).read_bytes()
         damage(folder / path, torture.draw(fault, case.stage, path, number))
         if (folder / path).read_bytes() == before:
-            return  # there were zeros
+            return  # the bytes were zeros
         run = torture.place.run(stage.command, folder)
         torture.check(fault, stage, f"{path} ({number})", folder, run, words=(path.name, "SHA256SUMS"))
 
@@ -249,7 +249,7 @@ def set_back(folder: Path) -> None:
 
 
 def vanishing(torture: Torture) -> Iterator[Callable[[Path], None]]:
-    """A file vanishes or changes while a command runs; then it is put back, and the command runs again."""
+    """Remove or change a file while a command runs; then restore it, and run the command again."""
     for stage in torture.chosen():
         for number in range(torture.options.moments):
             yield _vanishing_trial(torture, stage, number)
@@ -278,7 +278,7 @@ def _vanishing_trial(torture: Torture, stage: Stage, number: int) -> Callable[[P
 
 
 def _reads_the_changed_file(torture: Torture, stage: Stage, folder: Path, path: Path, run: Run) -> bool:
-    """Whether a run has come to what the command makes of the changed file: it changed before it was read."""
+    """Tell whether a run's result is the command's result for the changed file: it changed before it was read."""
     found, changed = stage.result(torture.place, folder, run), path.read_bytes()
     torture.place.restore(folder, torture.states[stage.name])
     path.write_bytes(changed)
@@ -287,7 +287,7 @@ def _reads_the_changed_file(torture: Torture, stage: Stage, folder: Path, path: 
 
 
 def full_disks(torture: Torture) -> Iterator[Callable[[Path], None]]:
-    """The disk is full at some point; then there is room, and the command runs again. A folder is read-only."""
+    """Fill the disk at some point; then free space, and run the command again. Make a folder read-only."""
     probe = torture.folder / "probe"
     probe.mkdir(exist_ok=True)
     mounts = faults.can_mount(probe)

@@ -1,4 +1,4 @@
-"""A folder in which commands run, are disturbed while they run, and are compared."""
+"""A folder in which commands run, are disturbed, and are compared."""
 
 import contextlib
 import hashlib
@@ -19,12 +19,12 @@ HANGS_AFTER = 60.0
 """Seconds after which a command counts as hung; the slowest takes two."""
 
 LOGS = (".log", ".err", ".partial", ".tmp", "preprocess.txt")
-"""Ends of the names of files that are no result: they hold times, or were left by a command that was killed."""
+"""Endings of names of files that are not results: they have times, or were left by a killed command."""
 
 
 @dataclass
 class Run:
-    """What a command did: its exit status, None if it hung or was killed; what it printed; how long it took."""
+    """Outcome of a command: its exit status, None if it hung or was killed; its output; its duration."""
 
     status: Optional[int]
     shown: str
@@ -32,7 +32,7 @@ class Run:
 
 
 class Workplace:
-    """Folders for so many trials at a time, and the server that runs their commands.
+    """Folders for ``jobs`` trials at a time, and the server that runs their commands.
 
     Attributes:
         folders: absolute paths, of the same form for each trial.
@@ -49,7 +49,7 @@ class Workplace:
         self.environment = {**os.environ, "PATH": f"{self._server.programs}{os.pathsep}{os.environ['PATH']}"}
 
     def link_plugin(self, trial: Path) -> None:
-        """Make an empty folder for a trial; ``--user-dir fairseq_etads`` is the package under test there."""
+        """Make an empty folder for a trial, in which ``--user-dir fairseq_etads`` is the package under test."""
         import fairseq_etads
 
         shutil.rmtree(trial, ignore_errors=True)
@@ -77,7 +77,7 @@ class Workplace:
         """Run a command in a trial's folder.
 
         Args:
-            kill_after: seconds after which SIGKILL is sent to the command and all that it has started.
+            kill_after: seconds after which SIGKILL is sent to the command and all its processes.
             disturb_after: seconds after which ``disturbance`` is called, if the command still runs.
             file_size: bytes that no file can grow beyond, as on a full disk.
         """
@@ -110,7 +110,7 @@ class Workplace:
 
 
 def _kill_group(group: int) -> None:
-    """End every process of a group, and wait until none is left."""
+    """Kill every process of a group, and wait until none is left."""
     deadline = time.monotonic() + HANGS_AFTER
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < deadline:
@@ -121,7 +121,7 @@ def _kill_group(group: int) -> None:
 
 
 def _only_zombies(group: int) -> bool:
-    """Whether the group's processes have all ended; one of them is reaped by this process later."""
+    """Tell whether the group's processes have all ended; one of them is reaped by this process later."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError, IndexError):
@@ -132,7 +132,7 @@ def _only_zombies(group: int) -> bool:
 
 
 def files(folder: Path, parts: List[str]) -> Iterator[Path]:
-    """The files below the ``parts`` of a folder that are results, in order."""
+    """Result files below the ``parts`` of a folder, in order."""
     for part in parts:
         top = folder / part
         found = [top] if top.is_file() else sorted(path for path in top.rglob("*") if path.is_file())

@@ -1,1 +1,1 @@
-"""Which words or sentences of a document a summary uses: labels made from references, and their files."""
+"""Labels of the words or sentences of a document that its summary uses, made from references; and their files."""

@@ -1,12 +1,12 @@
-"""Files of labels and of probabilities, which stand beside the data that they are about, and refuse other text.
+"""Files of labels and of probabilities, stored with their data; they refuse other data.
 
     labels.words.SPLIT             made by etads-labels --kind words
     labels.sentences.SPLIT         made by etads-labels --kind match, extract or distribution
     probabilities.words.SPLIT, probabilities.sentences.SPLIT        made by etads-select
 
-The first line is a comment with a JSON object: what made the file, "documents", how many follow, and "truncate_source",
-how many of a document's tokens were read. Then each document has a line: 16 hexadecimal digits of its hash, a tab, and
-fields separated by spaces:
+The first line is a comment with a JSON object: the origin of the file, "documents", their number, and
+"truncate_source", the number of tokens that were read per document. Then each document has a line: 16 hexadecimal
+digits of its hash, a tab, and fields separated by spaces:
 
     words           a number for each token; "-" for sentence marks
     sentences       of labels: for each sentence of the summary (with "extract": of what is extracted) the number of a
@@ -30,12 +30,12 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a document's line: its tokens, all of them, with spaces."""
+    """First 16 hexadecimal digits of the SHA-256 of a document's whole line: all its tokens, with spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def file_name(what: str, unit: str, split: str) -> str:
-    """The name of a file of ``what``, "labels" or "probabilities"."""
+    """Name of a file of ``what``, "labels" or "probabilities"."""
     return f"{what}.{unit}.{split}"
 
 
@@ -43,7 +43,7 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
     """Write a file.
 
     Args:
-        header: of the file. rows: of each document its hash and its fields.
+        header: of the file. rows: each document's hash and fields.
     """
     with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")
@@ -52,13 +52,13 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
 
 
 class SelectionFile:
-    """A file of labels or probabilities, whose lines are read when they are asked for.
+    """A file of labels or probabilities; lines are read on demand.
 
     Attributes:
-        header: what its first line says.
+        header: content of its first line.
 
     Raises:
-        InputError: there is no such file, or it is not whole.
+        InputError: there is no such file, or it is incomplete.
     """
 
     def __init__(self, path: Path, option: str):
@@ -68,7 +68,7 @@ class SelectionFile:
             with open(path, "rb") as file:
                 first = file.readline()
                 if not first.startswith(b"# "):
-                    raise ValueError("its first line is no comment")
+                    raise ValueError("its first line is not a comment")
                 self.header: Dict[str, Any] = json.loads(first[2:])
                 starts = [len(first)]
                 for line in file:
@@ -80,7 +80,7 @@ class SelectionFile:
             raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
         if not complete:
             raise InputError(
-                f"{option}: {path} is damaged: it has {len(starts) - 1:,} lines, and there should be "
+                f"{option}: {path} is damaged: it has {len(starts) - 1:,} lines instead of "
                 f"{self.header['documents']:,}; make it again"
             )
         self._starts = np.array(starts)
@@ -89,7 +89,7 @@ class SelectionFile:
         return len(self._starts) - 1
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled: all but the open file."""
+        """Drop the open file, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
     def row(self, number: int) -> Tuple[str, List[str]]:
@@ -108,16 +108,16 @@ class SelectionFile:
         return digest, rest.split()
 
     def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """The fields of a document, whose tokens are given.
+        """The fields of a document with the given tokens.
 
         Raises:
-            InputError: the file was made of another text.
+            InputError: the file was made from another text.
         """
         digest, fields = self.row(number)
         if digest != source_hash(tokens):
             raise InputError(
-                f"{self.path}, line {number + 2}: it was made of another document than number {number} (from 0) of "
-                f"the data, so its order or text is different; {_maker(self.path.name)} makes it again"
+                f"{self.path}, line {number + 2}: it does not match document {number} (from 0) of the data, so the "
+                f"order or the text differs; {_maker(self.path.name)} makes it again"
             )
         return fields
 

@@ -1,7 +1,7 @@
-"""Labels for content selection, made from a document and its reference summary. Pure functions over lists of words.
+"""Make labels for content selection from a document and its reference summary. Pure functions over lists of words.
 
-Sentences are numbered from 0. Of equally good sentences the earlier one is taken. A document's empty sentences (two
-marks side by side) keep their numbers and are never chosen.
+Sentences are numbered from 0. Among equally good sentences the earliest is taken. Empty sentences of a document
+(between adjacent marks) keep their numbers and are never chosen.
 """
 
 import math
@@ -17,16 +17,15 @@ me more most my no nor not now of off on once one only or other our ours out ove
 some such than that the their theirs them then there these they this those through to too under until up very
 was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English function words, which say nothing about what a sentence is about."""
+"""English function words, which do not tell what a sentence is about."""
 
 
 def copy_labels(document: Words, summary: Words) -> List[int]:
-    """Which words of a document its summary copies: 1 or 0 for each (Gehrmann et al. 2018, section 3).
+    """Label each word of a document that its summary copies: 1 or 0 (Gehrmann et al. 2018, section 3).
 
-    The document is read from left to right. At each place the longest run of its words that also is a run of the
-    summary's is taken, and labelled 1 where it occurs for the first time. The authors' program looks for runs in the
-    summary as a string, so that "he" is found inside "the", and never selects a document's last word; here words are
-    compared whole.
+    The document is read from left to right. At each place the longest run of words that also occurs in the summary is
+    taken, and labelled 1 at its first occurrence. The authors' program searches the summary as a string, so it finds
+    "he" inside "the", and it never selects a document's last word. Here whole words are compared.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -45,7 +44,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
-    """How many words are the same from ``start`` in the document and from ``place`` in the summary on."""
+    """Number of equal words from ``start`` in the document and from ``place`` in the summary on."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
         length += 1
@@ -53,10 +52,10 @@ def _run(document: Words, start: int, summary: Words, place: int) -> int:
 
 
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """For each sentence of the summary the sentence of the document it is most like (Chen and Bansal 2018, eq. 1).
+    """Find the most similar sentence of the document for each sentence of the summary (Chen and Bansal 2018, eq. 1).
 
-    That is the one with the largest ROUGE-L recall, and no sentence is taken twice. The list is shorter than the
-    summary if the document has fewer sentences.
+    It is the one with the largest ROUGE-L recall. No sentence is taken twice. The list is shorter than the summary if
+    the document has fewer sentences.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []
@@ -70,10 +69,10 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
 
 
 def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """The set of sentences that together recall the summary, in the order of the document (Hsu et al. 2018).
+    """Select sentences that together recall the summary, in the order of the document (Hsu et al. 2018).
 
-    Sentences are tried in the order of their own summary-level ROUGE-L recall, and each is kept that raises the recall
-    of those kept before it. If none has a word of the summary, it is the first sentence.
+    Sentences are tried in the order of their own summary-level ROUGE-L recall. A sentence is kept if it raises the
+    recall of the sentences kept so far. If no sentence has a word of the summary, the first one is selected.
     """
     numbers = [number for number, sentence in enumerate(document) if sentence]
     if not numbers or not summary:
@@ -89,15 +88,59 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
     return sorted(kept) or numbers[:1]
 
 
+def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+    """The set of sentences that together are most like the summary, in the order of the document.
+
+    Sentences are added one by one, each time the one with which the sum of the F1 of words and the F1 of bigrams is the
+    largest, until none raises it (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each different
+    word or bigram of the summary counts once, and the length of what is extracted is the number of different words of
+    its sentences, added up. If no sentence has a word of the summary, it is the first sentence.
+    """
+    words: Dict[str, int] = {}
+    bigrams: Dict[Tuple[str, str], int] = {}
+    for sentence in summary:
+        for word in sentence:
+            words.setdefault(word, 1 << len(words))
+        for pair in zip(sentence, sentence[1:]):
+            bigrams.setdefault(pair, 1 << len(bigrams))
+    free = {}  # of each sentence the bits of its words and bigrams in the summary, and its number of different words
+    for number, sentence in enumerate(document):
+        if sentence:
+            of_words = of_bigrams = 0
+            for word in sentence:
+                of_words |= words.get(word, 0)
+            for pair in zip(sentence, sentence[1:]):
+                of_bigrams |= bigrams.get(pair, 0)
+            free[number] = of_words, of_bigrams, len(set(sentence))
+    first = list(free)[:1]
+    kept: List[int] = []
+    best, found_words, found_bigrams, size = 0.0, 0, 0, 0
+    while free:
+        top = None
+        for number, (of_words, of_bigrams, length) in free.items():
+            hits = bin(found_words | of_words).count("1"), bin(found_bigrams | of_bigrams).count("1")
+            total = size + length
+            value = 2 * hits[0] / (len(words) + total) + 2 * hits[1] / (len(bigrams) + total)
+            if value > best + 1e-9:
+                best, top = value, number
+        if top is None:
+            break
+        of_words, of_bigrams, length = free.pop(top)
+        found_words, found_bigrams, size = found_words | of_words, found_bigrams | of_bigrams, size + length
+        kept.append(top)
+    return sorted(kept) or first
+
+
 def selection_targets(
     document: Sequence[Words], summary: Sequence[Words], idf: Mapping[str, float], unseen: float = 1.0
 ) -> List[List[float]]:
-    """A distribution over the document's sentences for each sentence of the summary (Li et al. 2018).
+    """Compute a distribution over the document's sentences for each sentence of the summary (Li et al. 2018).
 
     It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
 
     Args:
-        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count. unseen: of the others.
+        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count. unseen: idf of other
+            words.
 
     Returns:
         n rows of m numbers that sum to 1, or are all 0 where the document has no word of the summary's sentence.
@@ -113,7 +156,7 @@ def selection_targets(
 
 
 def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
-    """The TF-IDF vector of a sentence, of length 1; empty if no word counts."""
+    """TF-IDF vector of a sentence, of length 1; empty if no word counts."""
     counts = Counter(word for word in sentence if is_content(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
@@ -121,12 +164,12 @@ def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[s
 
 
 def is_content(word: str) -> bool:
-    """Whether a word has a letter or a digit and is no stop word."""
+    """Tell whether a word has a letter or a digit and is not a stop word."""
     return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
 
 
 def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
-    """idf of each word, ln((1 + D) / (1 + df)) + 1 for df of D documents; and that of a word in none of them."""
+    """Compute the idf of each word, ln((1 + D) / (1 + df)) + 1 for df of D documents, and of an unseen word."""
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:
         count += 1

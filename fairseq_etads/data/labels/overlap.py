@@ -1,6 +1,6 @@
-"""ROUGE-L recall of lists of words: how much of a summary stands in sentences of its document.
+"""ROUGE-L recall of lists of words: the share of a summary that its document's sentences contain.
 
-Recall is that of the package rouge-score, but words are compared as they are, without stemming.
+Recall is defined as in the package rouge-score, but words are compared without stemming.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ class SummaryRecall:
     """Summary-level ROUGE-L recall of any of a document's sentences (Lin 2004, section 3.2).
 
     Args:
-        document: its sentences. summary: the sentences of the reference.
+        document: the document's sentences. summary: the reference's sentences.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):

@@ -1,14 +1,14 @@
-"""How well a selector tells what is selected from what is not, from counts over bins of its logits."""
+"""Scores of a selector's discrimination, from counts over bins of its logits."""
 
 import math
 from typing import Any, List, Tuple
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
-"""Borders of the bins, in logits: from a probability of 0.000006 to 0.999994, in steps of 0.0125 at most."""
+"""Edges of the bins, in logits: from a probability of 0.000006 to 0.999994, in steps of at most 0.0125."""
 
 
 def bin_of(probability: float) -> int:
-    """The bin of a probability: bin b holds logits above EDGES[b - 1] up to EDGES[b]."""
+    """Index of a probability's bin: bin b holds logits above EDGES[b - 1] up to EDGES[b]."""
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
     logit = math.log(probability / (1 - probability))
@@ -16,13 +16,13 @@ def bin_of(probability: float) -> int:
 
 
 def roc_area(counts: Any) -> float:
-    """The area under the ROC curve: how likely a selected unit has a larger logit than another one.
+    """Area under the ROC curve: the probability that a selected unit has a larger logit than an unselected one.
 
     Args:
-        counts: (2, bins), of units that are not selected and that are. Two in the same bin count one half.
+        counts: (2, bins), of unselected and selected units. Two in the same bin count one half.
 
     Returns:
-        0.5 if there are none of one of them.
+        The area; 0.5 if either kind is missing.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     below = area = 0.0
@@ -34,12 +34,12 @@ def roc_area(counts: Any) -> float:
 
 
 def f1_at(true: float, chosen: float, positive: float) -> float:
-    """F1 from how many are chosen, how many should be, and how many are rightly."""
+    """F1 from the numbers of chosen, of correct, and of correctly chosen units."""
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
 def best_f1(counts: Any) -> Tuple[float, float]:
-    """The largest F1 of "selected if its probability is above p", over the borders p of bins; and that p.
+    """Largest F1 of "selected if its probability is above p" over the bins' edges p, and that p.
 
     Args:
         counts: see :func:`roc_area`.
@@ -57,5 +57,5 @@ def best_f1(counts: Any) -> Tuple[float, float]:
 
 
 def no_counts() -> List[List[float]]:
-    """Counts (2, bins) of no units."""
+    """Counts (2, bins) without units."""
     return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

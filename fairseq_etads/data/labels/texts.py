@@ -1,7 +1,7 @@
-"""A tokenised text as words and sentences, and values of these for its tokens.
+"""Split a tokenised text into words and sentences, and map their values to its tokens.
 
-Labels are about words; where the data has subwords, each has the value of its word. Sentences are cut at the sentence
-mark, which belongs to none of them.
+Labels belong to words; if the data has subwords, each has the value of its word. Sentences are separated by the
+sentence mark, which belongs to none of them.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -11,10 +11,10 @@ from ...text.words import SENTENCE_MARK
 
 
 class Text(NamedTuple):
-    """A text cut into words.
+    """A text split into words.
 
     Attributes:
-        words: sentence marks among them. word_numbers: for each token the number of its word.
+        words: including sentence marks. word_numbers: for each token the index of its word.
     """
 
     words: List[str]
@@ -22,7 +22,7 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
-        """The words of tokens, of which only the first ``limit`` count; a word is never cut in two.
+        """Split the first ``limit`` tokens into words; a word is never cut in two.
 
         Args:
             subwords: see :func:`~fairseq_etads.text.subwords.word_ends`.
@@ -44,7 +44,7 @@ class Text(NamedTuple):
         return found
 
     def sentence_numbers(self) -> List[Optional[int]]:
-        """For each word the number of its sentence; None for marks."""
+        """Index of each word's sentence; None for marks."""
         found: List[Optional[int]] = []
         marks = 0
         for word in self.words:
@@ -53,11 +53,11 @@ class Text(NamedTuple):
         return found
 
     def spread(self, values: Sequence[Any]) -> List[Any]:
-        """Values of the words -> values of the tokens; None for marks."""
+        """Map values of the words to values of the tokens; None for marks."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 
 
 def summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
-    """The sentences of a summary that have words."""
+    """Sentences of a summary that have words."""
     return [sentence for sentence in Text.of(tokens, subwords).sentences() if sentence]

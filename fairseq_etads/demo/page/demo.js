@@ -308,13 +308,26 @@ function showWords(mine) {
   if (!text) $("summary").textContent = "The document has no words, and so has its summary.";
 }
 
+// The sentences that the model's extractor has picked, with their probabilities.
+function showPicked(picked) {
+  $("picked").hidden = !picked;
+  if (!picked) return;
+  $("picked-rows").replaceChildren(...picked.sentences.map((sentence) => element("li", {
+    value: sentence.number + 1,
+    textContent: `${sentence.probability.toFixed(2)}  ${sentence.text}`,
+  })));
+}
+
 function showResult(mine) {
   const { text, words, words_read: read } = mine.result;
   if (mine.tokens) showShadings(mine);
   showWords(mine);
   choose(mine, undefined);
-  const cut = read < words;
-  $("read").textContent = cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;
+  const { picked } = mine.result.explanation;
+  const cut = !picked && read < words;
+  showPicked(picked);
+  $("read").textContent = picked ? `${read.toLocaleString("en")} of ${words.toLocaleString("en")} words: ${picked.sentences.length.toLocaleString("en")} of ${picked.total.toLocaleString("en")} sentences`
+    : cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;
   $("more").hidden = false;
   $("page").href = mine.result.page;
   if (mine.rest) mine.rest.className = cut ? "unread" : "";

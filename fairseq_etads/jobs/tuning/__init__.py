@@ -1,4 +1,4 @@
-"""Options of decoding chosen on a validation set: :func:`.tune.tune`, and :class:`.store.TrialStore` for any trials.
+"""Choose decoding options on a validation set: :func:`.tune.tune`; :class:`.store.TrialStore` stores any trials.
 
-Imports nothing itself, so that ``etads-tune --help`` does not wait for torch.
+It imports nothing itself, so that ``etads-tune --help`` does not wait for torch.
 """

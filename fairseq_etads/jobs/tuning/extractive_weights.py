@@ -1,7 +1,7 @@
-"""``etads-tune --mert``: weights of extractive features, chosen on the n-best lists of a model folder.
+"""``etads-tune --mert``: choose weights of extractive features on the n-best lists of a model folder.
 
-Each round decodes with the weights of the round before and adds what it finds to the n-best lists, on which
-minimum-error-rate training then chooses the next weights; so the lists get what those weights prefer.
+Each round decodes with the previous round's weights and adds the hypotheses to the n-best lists. Then
+minimum-error-rate training chooses the next weights on these lists.
 """
 
 import datetime
@@ -39,12 +39,12 @@ _FIRST = "set of first weights"
 
 
 class Round(NamedTuple):
-    """A decoding with some weights.
+    """One decoding with given weights.
 
     Attributes:
-        number: from 0, the folder's weights. weights: of all features, the first is 1.
+        number: from 0, which has the folder's weights. weights: of all features; the first is 1.
         lists: for each document its hypotheses, best first: text, features (see :class:`Hypothesis`), score by the
-            metric. mean: of the first of each. seconds: it took.
+            metric. mean: of the first hypotheses. seconds: duration.
     """
 
     number: int
@@ -54,16 +54,17 @@ class Round(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """The mean score, as :meth:`Trial.score`; all rounds have the same metric."""
+        """Mean score, like :meth:`Trial.score`; all rounds have the same metric."""
         return self.mean
 
 
 @dataclass(frozen=True)
 class WeightTuning:
-    """What came of all rounds.
+    """Results of all rounds.
 
     Attributes:
-        rounds: in order. metric: one of :data:`MERT_METRICS`. documents: how many were decoded. nbest: of each.
+        rounds: in order. metric: one of :data:`MERT_METRICS`. documents: number of decoded documents. nbest: hypotheses
+            per document.
         signature: of ROUGE.
     """
 
@@ -112,7 +113,7 @@ class WeightTuning:
 
 
 def as_option(weights: Sequence[float]) -> str:
-    """Weights as ``--extractive-weights`` takes them."""
+    """Format weights for ``--extractive-weights``."""
     return ",".join(f"{weight:.10g}" for weight in weights)
 
 
@@ -136,20 +137,20 @@ def tune_weights(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> WeightTuning:
-    """Choose weights, and go on where an earlier call with the same arguments was interrupted.
+    """Choose weights, continuing an interrupted earlier call with the same arguments.
 
-    Round 0 has the folder's weights or, if it has none, 1 for log p alone. Other options of decoding are the folder's.
+    Round 0 has the folder's weights or, if it has none, 1 for log p alone. Other decoding options are the folder's.
 
     Args:
-        documents, references: raw texts; a pair of which one has no words is left out.
+        documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the rounds; made if it is not there.
-        rounds: most decodings in all; it ends before when the weights no longer change. metric: one of
-            :data:`MERT_METRICS`. nbest: hypotheses of a document, and the beam. points: starting points.
-        most_documents: of more, a random selection that depends on ``seed`` is used.
+        rounds: maximum number of rounds; it ends earlier if the weights no longer change. metric: one of
+            :data:`MERT_METRICS`. nbest: hypotheses per document, and the beam size. points: starting points.
+        most_documents: if there are more, a random selection by ``seed`` is used.
         max_tokens, state_bytes: see :class:`RepeatedDocuments`.
 
     Raises:
-        InputError: texts or options are not such as they must be, or the rounds in ``out`` are others' or damaged.
+        InputError: texts or options are invalid, or the rounds in ``out`` have other settings or are damaged.
     """
     listener = listener or Listener()
     check_options(
@@ -190,14 +191,14 @@ def _go_on(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Add rounds to the store until there are so many, or the next weights have been tried; all rounds."""
+    """Add rounds to the store until it has ``rounds``, or the next weights have been tried; returns all rounds."""
     found = [Round(**record) for record in store.trials]
     if found:
         listener.say(f"{store.path}: {len(found)} rounds are there already")
     for number in range(len(found), rounds):
         weights = next_weights(found) if found else first
         if any(weights == before.weights for before in found):
-            listener.say(f"round {number} would have weights that have been tried, so this is the end")
+            listener.say(f"round {number} would repeat weights that have been tried, so the tuning ends")
             break
         store.append(make(number, weights))
         found.append(Round(**store.trials[-1]))
@@ -206,7 +207,7 @@ def _go_on(
 
 
 def _first_weights(present: str, path: Path) -> List[float]:
-    """The weights of round 0: the folder's, or those that it had before some of these rounds were written to it."""
+    """Weights of round 0: the folder's, or its previous ones if these rounds' results were written to it."""
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
     except ValueError as error:
@@ -217,24 +218,24 @@ def _first_weights(present: str, path: Path) -> List[float]:
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
-    """With the first weight 1 and few digits, so that what is printed is what was tried."""
+    """Scale the first weight to 1 and round, so that the printed weights are the ones that were tried."""
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
 def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
-    """The weights that are best on the n-best lists of all rounds together."""
+    """Find the best weights on the n-best lists of all rounds together."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
         united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
         if united:
             lists.append(NBest(*(np.array(column) for column in zip(*united.values()))))
     if not lists:
-        raise InputError("no document has a summary of any probability")
+        raise InputError("no document has a summary with a probability")
     return _rounded(best_weights(lists, _best_of(rounds).weights, points, seed)[0])
 
 
 class _Scorer:
-    """Scores texts by a metric of :data:`MERT_METRICS`, each text of a document once."""
+    """Scores texts by a metric of :data:`MERT_METRICS`, each distinct text of a document once."""
 
     def __init__(self, metric: str):
         name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
@@ -264,7 +265,7 @@ def _decode(
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with these weights and score what is found; a record of the store. ``rounds``: how many there may be."""
+    """Decode with these weights and score the hypotheses; a record for the store. ``rounds``: their maximum number."""
     started = time.monotonic()
     listener.begin(number, rounds, repeated.documents)
     found = repeated.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))

@@ -1,7 +1,7 @@
-"""Minimum-error-rate training (Och 2003): weights of a search with which the best of n-best lists score the highest.
+"""Minimum-error-rate training (Och 2003): find weights under which the top hypotheses of n-best lists score highest.
 
-The score of a hypothesis is linear in one weight, so that along this weight each document has an upper envelope of
-lines, and the mean of a metric is a step function, whose best step is found exactly. Without torch and fairseq.
+The score of a hypothesis is linear in each weight. So along one weight each document has an upper envelope of lines,
+and the mean of a metric is a step function. Its best step is found exactly. Without torch and fairseq.
 """
 
 import math
@@ -11,8 +11,9 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 _RANGE = 3.0
-"""Starting points are drawn uniformly from minus to plus this; the weight of log p is 1. From far away, searches end
-more often where n-best lists have good hypotheses by chance, and decoding with such weights finds others."""
+"""Starting points are drawn uniformly from minus to plus this; the weight of log p is 1. Searches from far away more
+often end where n-best lists have good hypotheses by chance, but decoding with such weights finds others.
+"""
 _LEAST_GAIN = 1e-9
 
 
@@ -20,7 +21,7 @@ class NBest(NamedTuple):
     """The hypotheses of a document.
 
     Attributes:
-        features: (n, K), by whose weighted sum they are ranked. scores: (n,) by the metric, high is good.
+        features: (n, K); their weighted sum ranks hypotheses. scores: (n,) by the metric; higher is better.
     """
 
     features: np.ndarray
@@ -28,16 +29,16 @@ class NBest(NamedTuple):
 
 
 def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
-    """The mean over the documents of the metric of what the weights rank first; of equals the first in the list."""
+    """Mean metric of each document's top hypothesis under the weights; the first in the list among equals."""
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
 def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """The lines that are the highest somewhere, from left to right.
+    """Lines that are the highest somewhere, from left to right.
 
     Returns:
-        where each begins to be the highest, the first one at minus infinity; and their numbers. Of equal lines the
-        first one counts.
+        the start of each one's interval, minus infinity for the first; and their indices. Of equal lines the first one
+        counts.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -45,7 +46,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last one is nowhere higher
+            if slopes[line] != slopes[last]:  # otherwise the last one is nowhere the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -58,18 +59,18 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """The best value of one weight: the middle of the best step, or the present value if none is better.
+    """The best value of one weight: the middle of the best step, or the current value if none is better.
 
     Args:
-        feature: number of the weight.
+        feature: index of the weight.
 
     Returns:
-        the value, and the mean score that it has.
+        the value and its mean score.
     """
     present = float(weights[feature])
     others = np.array(weights, dtype=float)
     others[feature] = 0.0
-    changes: List[Tuple[float, float]] = []  # where, and by how much, the sum of the scores changes
+    changes: List[Tuple[float, float]] = []  # positions and sizes of changes in the sum of scores
     total = 0.0
     for nbest in lists:
         slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()
@@ -99,7 +100,7 @@ def _middle(left: float, right: float, present: float) -> float:
 
 
 def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
-    """Change one weight at a time, always the one that gains most, until none gains; the first weight stays.
+    """Change one weight at a time, always the one with the largest gain, until none gains; the first weight stays.
 
     Returns:
         the weights and their mean score.
@@ -116,14 +117,14 @@ def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float]
 def best_weights(
     lists: Sequence[NBest], first: Sequence[float], points: int = 20, seed: int = 1
 ) -> Tuple[List[float], float]:
-    """The best of what :func:`climb` finds from several starting points.
+    """Run :func:`climb` from several starting points and return the best result.
 
     Args:
-        first: the first starting point; its first weight, which stays the same in all. points: how many there are.
-        seed: of the others, which are random.
+        first: the first starting point; all share its first weight. points: number of starting points. seed: of the
+            other points, which are random.
 
     Returns:
-        the weights and their mean score; of equals those of the earlier point.
+        the weights and their mean score; of equals the earlier point's.
     """
     numbers = random.Random(seed)
     starts = [list(first)]

@@ -13,7 +13,7 @@ _ALL, _DEFAULTS, _BEST = "#56b4e9", "#000000", "#d55e00"  # Okabe and Ito (2008)
 
 
 def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> None:
-    """Points for trials; the folder's defaults and the best have marks of their own."""
+    """Draw points for trials; the folder's defaults and the best have distinct marks."""
     axes.plot(places, scores, "o", color=_ALL, markersize=4, label="trials")
     axes.plot(places[0], scores[0], "D", color=_DEFAULTS, markersize=6, label="folder's defaults (trial 0)")
     if best:
@@ -24,7 +24,7 @@ def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> Non
 
 def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
     found = [trial.settings[parameter.name] for trial in tuning.trials]
-    # values in order and at equal distances, because some lists of them are not on one scale
+    # values in order and at equal distances, because some lists have no common scale
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
     values = sorted(values) if parameter.is_ordered else values
     _draw(axes, [values.index(value) for value in found], scores, tuning.best.number)
@@ -38,7 +38,7 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
     """Plot the metric of all trials. The same trials give the same file, byte for byte.
 
     Args:
-        path: file to write; its suffix says the format.
+        path: file to write; its suffix selects the format.
     """
     scores = [trial.score(tuning.metric) for trial in tuning.trials]
     panels = len(tuning.space) + 1

@@ -1,7 +1,7 @@
-"""The next settings to try, by Optuna's sampler, from nothing but the trials so far, the seed and the trial's number.
+"""Propose the next settings by Optuna's sampler, only from the previous trials, the seed and the trial's number.
 
-Optuna keeps no state of ours: a study in memory is made anew from the trials for every proposal, and its random numbers
-depend on the number of the trial. So a search that was interrupted goes on exactly as if it had not been.
+Optuna keeps no state between proposals: each one builds a study in memory from the trials, and its random numbers
+depend on the trial's number. So an interrupted search continues exactly as an uninterrupted one.
 """
 
 import itertools
@@ -13,14 +13,14 @@ from ...platform.errors import InputError
 from .space import Parameter, allowed_values, decoding_of
 
 _ATTEMPTS = 10
-"""Proposals that the sampler may make for a trial before a random setting is taken."""
+"""Proposals by the sampler for a trial before a random setting is taken."""
 _RANDOM_ATTEMPTS = 200
 
 Key = Tuple[Tuple[str, Any], ...]
 
 
 def check_optuna() -> None:
-    """Raise InputError, before any work is done, if Optuna is missing."""
+    """Raise InputError if Optuna is missing, before any work is done."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -28,7 +28,7 @@ def check_optuna() -> None:
 
 
 def key_of(decoding: Dict[str, Any]) -> Key:
-    """What is equal for settings that decode alike."""
+    """A key that is equal for settings that decode alike."""
     return tuple(sorted(decoding.items()))
 
 
@@ -38,11 +38,11 @@ def propose(
     tried: Sequence[Tuple[Dict[str, Any], float]],
     seed: int,
 ) -> Optional[Dict[str, Any]]:
-    """Values of the parameters for the next trial, which no trial has had.
+    """Values of the parameters for the next trial, different from all previous trials.
 
     Args:
-        space: the parameters. defaults: the options of decoding that they change.
-        tried: values of the parameters, and the score, which is to be high, of each trial so far.
+        space: the parameters. defaults: the decoding options that they change.
+        tried: values of the parameters and score (higher is better) of each trial so far.
         seed: of the search.
 
     Returns:
@@ -60,7 +60,7 @@ def propose(
             chosen[parameter.name] = numbers.choice(allowed_values(parameter, chosen, defaults))
         if key_of(decoding_of(chosen, defaults)) not in known:
             return chosen
-    return _first_untried(space, defaults, known)  # nearly everything has been tried, so there is not much of it
+    return _first_untried(space, defaults, known)  # nearly everything has been tried, so few are left
 
 
 def _ask(
@@ -70,7 +70,7 @@ def _ask(
     seed: int,
     attempt: int,
 ) -> Dict[str, Any]:
-    """What the tree-structured Parzen estimator (Bergstra et al. 2011) proposes."""
+    """Get a proposal of the tree-structured Parzen estimator (Bergstra et al. 2011)."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -97,14 +97,14 @@ def _ask(
 
 
 def _coded(parameter: Parameter, value: Any) -> Any:
-    """What Optuna is told: the place of a number among the values, any other value itself."""
+    """Encode a value for Optuna: a number by its index among the values, any other value by itself."""
     return parameter.values.index(value) if parameter.is_ordered else value
 
 
 def _distributions(
     optuna: Any, space: Sequence[Parameter], chosen: Dict[str, Any], defaults: Dict[str, Any]
 ) -> Optional[Dict[str, Any]]:
-    """Optuna's distributions of a trial; None if its values, those of the defaults, are not in the space."""
+    """Optuna's distributions of a trial; None if its values (the defaults) are not in the space."""
     found: Dict[str, Any] = {}
     for parameter in space:
         values = allowed_values(parameter, chosen, defaults)
@@ -135,5 +135,5 @@ def _first_untried(space: Sequence[Parameter], defaults: Dict[str, Any], known: 
 
 
 def size_of(space: Sequence[Parameter]) -> int:
-    """How many settings there are at most."""
+    """Upper bound of the number of settings."""
     return math.prod(len(parameter.values) for parameter in space)

@@ -1,4 +1,4 @@
-"""The table of trials, and what may be concluded from it."""
+"""The table of trials, and conclusions from it."""
 
 import csv
 import datetime
@@ -16,7 +16,7 @@ from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 
 LEVEL = 0.05
-"""p-values are significant below this, divided by the number of trials that the best was chosen of."""
+"""Significance level of p-values, before division by the number of compared trials."""
 FIGURES = {
     "words": "words",
     "novel 2-grams": "new 2",
@@ -32,7 +32,7 @@ def _rouge(trial: Trial) -> Dict[str, float]:
 
 
 def rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """A row for each trial: its number, its settings, ROUGE F1, and all figures of its summaries."""
+    """One row per trial: its number, its settings, ROUGE F1, and all figures of its summaries."""
     return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
 
 
@@ -72,7 +72,7 @@ def _comparison(tuning: Tuning) -> Dict[str, Any]:
 
 
 def conclusion(tuning: Tuning) -> str:
-    """What the trials say about the best of them, in sentences."""
+    """Summarise what the trials show about the best one, in sentences."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
     low, high = tuning.interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
@@ -115,12 +115,12 @@ def card_note(tuning: Tuning, source: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without what Markdown would read as something else, and not too long."""
+    """Escape Markdown in a text, and shorten it."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 
 def as_dict(tuning: Tuning) -> Dict[str, Any]:
-    """Everything but the summaries, in types that JSON has."""
+    """Everything except the summaries, as JSON types."""
     best = tuning.best
     return {
         "metric": tuning.metric,

@@ -1,4 +1,4 @@
-"""Which options of decoding are searched, and their values: a short, ordered list for each."""
+"""The search space: decoding options to search, with a short, ordered list of values for each."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -11,7 +11,7 @@ from ...search.call_options import OPTIONS, present_value
 from ...search.options import DECLARED, LARGEST, flag
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
-"""What is searched unless something else is asked for."""
+"""Options that are searched by default."""
 _MOST_VALUES = 1000
 _STEPS = 20
 
@@ -20,7 +20,7 @@ class Parameter(NamedTuple):
     """An option that is searched.
 
     Attributes:
-        name: of :data:`call_options.OPTIONS`. values: in ascending order, those of a choice in any.
+        name: of :data:`call_options.OPTIONS`. values: in ascending order; in any order for a choice.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether values are numbers."""
+        """Tell whether values are numbers."""
         return OPTIONS[self.name].kind in (int, float)
 
 
@@ -40,11 +40,11 @@ def make_space(
     Args:
         names: options to search, as on a command line or with underscores; empty: :data:`SEARCHED`.
         ranges: option -> its values, see :func:`parse_values`; options in here are searched, too.
-        decoding: the defaults. lengths: how many tokens each reference has.
+        decoding: the defaults. lengths: number of tokens of each reference.
 
     Raises:
-        InputError: an option does not exist or cannot be searched, has impossible values, or has no effect beside
-            another; names it and what to choose.
+        InputError: an option does not exist or cannot be searched, has impossible values, or has no effect with another
+            one; the message names it and the choices.
     """
     asked = [_known(name, "--search") for name in (names or SEARCHED)]
     given = {_known(name, "--range"): text for name, text in ranges.items()}
@@ -61,19 +61,19 @@ def make_space(
 def _known(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
     if known not in OPTIONS:
-        call_options.check({known: None})  # says which there are
+        call_options.check({known: None})  # the error lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
-            f"{option} {name}: {flag(known)} cannot be searched; give it to etads-export or etads-summarize"
+            f"{option} {name}: {flag(known)} cannot be searched; set it in etads-export or etads-summarize"
         )
     return known
 
 
 def parse_values(name: str, text: str) -> Tuple[Any, ...]:
-    """The values that ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` stands for.
+    """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
 
     Raises:
-        InputError: it is something else, or the option cannot have such a value.
+        InputError: it has another form, or the option cannot have such a value.
     """
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
@@ -109,7 +109,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # NaN is not either
+        if not abs(number) <= LARGEST:  # also true for NaN
             raise ValueError
         return number
     except ValueError:
@@ -118,7 +118,7 @@ def _number(text: str, kind: type, where: str) -> Any:
 
 
 def _nice_step(width: float, kind: type) -> Any:
-    """The smallest step of 1, 2 or 5 times a power of ten with which there are at most 21 values."""
+    """Smallest step of 1, 2 or 5 times a power of ten that gives at most 21 values."""
     least = width / _STEPS
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
@@ -126,7 +126,7 @@ def _nice_step(width: float, kind: type) -> Any:
 
 
 def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
-    """Values from ``low`` to ``high``, which is the last of them even if it is less than a step away."""
+    """Values from ``low`` to ``high``, which is always included, even after a shorter last step."""
     count = (high - low) / step + 1e-9
     if count >= _MOST_VALUES:
         raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
@@ -136,7 +136,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 
 def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
-    """Values of an option for which none were given, the present one among them."""
+    """Values of an option for which none were given, including the current one."""
     option = OPTIONS[name]
     if option.kind is bool:
         return (False, True)
@@ -162,7 +162,7 @@ def _few(low: int, high: int) -> List[int]:
 
 
 def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """The space without lengths that no other value goes with.
+    """The space without lengths that are incompatible with all other values.
 
     Raises:
         InputError: no values are left, or lengths have no effect.
@@ -170,7 +170,7 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
     if lengths and ("exact_length" in values or present_value("exact_length", decoding)):
-        raise InputError(f"--search {lengths[0].replace('_', '-')}: has no effect beside --exact-length")
+        raise InputError(f"--search {lengths[0].replace('_', '-')}: has no effect with --exact-length")
     if not lengths or "max_len_a" in values or present_value("max_len_a", decoding):
         return list(space)
     least = values.get("min_len", (present_value("min_len", decoding),))[0]
@@ -190,7 +190,7 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
 
 
 def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
-    """The values that go with those chosen before: no shortest length is above the longest.
+    """Values that are compatible with earlier ones: no shortest length is above the longest.
 
     Args:
         chosen: values of the parameters before this one. decoding: the defaults.
@@ -202,7 +202,7 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
 
 
 def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
-    """All options of decoding with these values of the parameters; options without effect have their plain default."""
+    """All decoding options for these values of the parameters; options without effect keep their plain default."""
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
     if not present_value("coverage_penalty", decoding):

@@ -1,4 +1,4 @@
-"""The store of trials: JSON lines, one a trial, each on the disk before the next begins. Without torch and fairseq."""
+"""The store of trials: JSON lines, one per trial, each on disk before the next begins. Without torch and fairseq."""
 
 import contextlib
 import json
@@ -14,14 +14,14 @@ FORMAT = "fairseq-etads trials"
 
 
 class TrialStore:
-    """Trials of a study, which a later process goes on with after this one was ended at any moment.
+    """Trials of a study, which a later process can continue after an interruption at any moment.
 
-    The first line says what all trials have in common; each further line is a trial. A line that was being written when
-    the process was killed is cut off when the next one begins. While it is open, no other process can open it.
+    The first line holds the settings of all trials; each further line is a trial. If a process was killed while it was
+    writing a line, the next process cuts this line off. While the store is open, no other process can open it.
 
     Args:
-        path: of the file; made if it is not there.
-        settings: all that decides what a trial's figures are, by names that a message may show; values that JSON has.
+        path: of the file; created if it does not exist.
+    settings: everything that determines a trial's figures, under names for messages; JSON values.
 
     Attributes:
         trials: all trials in order.
@@ -50,13 +50,15 @@ class TrialStore:
             raise
 
     def _read(self, head: Dict[str, Any]) -> int:
-        """Read the trials; returns how many bytes are whole lines."""
+        """Read the trials; returns the number of bytes of whole lines."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
         for number, record in enumerate(json_lines(content)):
             if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
-                raise InputError(f"{self.path}, line {number + 1}: not of a store of trials; delete it to begin anew")
+                raise InputError(
+                    f"{self.path}, line {number + 1}: not from a store of trials; delete it to start again"
+                )
             if number:
                 self.trials.append(record)
             elif record != head:
@@ -72,7 +74,7 @@ class TrialStore:
 
     @staticmethod
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-        """The settings and the trials of a file that is not opened for writing; empty if there are none."""
+        """Read the settings and the trials of a file without opening it for writing; empty if there are none."""
         records: List[Any] = []
         with contextlib.suppress(OSError):
             records = json_lines(path.read_bytes())
@@ -82,7 +84,7 @@ class TrialStore:
         return settings if isinstance(settings, dict) else {}, records[1:]
 
     def append(self, trial: Dict[str, Any]) -> None:
-        """Add a trial, of values that JSON has; it is on the disk when this returns."""
+        """Add a trial, of JSON values; it is on disk when this returns."""
         self._write(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
@@ -92,7 +94,7 @@ class TrialStore:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Let other processes have the file."""
+        """Release the file for other processes."""
         self._file.close()
 
     def __enter__(self) -> "TrialStore":

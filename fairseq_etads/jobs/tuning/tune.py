@@ -1,4 +1,4 @@
-"""Tuning: trials of options of decoding on documents with references, from the folder's defaults to the best."""
+"""Tune decoding options by trials on documents with references, starting from the folder's defaults."""
 
 import hashlib
 import json
@@ -35,12 +35,12 @@ _DEFAULTS = "set of default options"
 
 
 class Trial(NamedTuple):
-    """What came of one setting.
+    """One setting and its results.
 
     Attributes:
-        number: from 0, the folder's defaults. settings: the values of the parameters.
-        decoding: all options of decoding. scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
-        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`. summaries: n texts. seconds: it took.
+        number: from 0, which has the folder's defaults. settings: the values of the parameters.
+        decoding: all decoding options. scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
+        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`. summaries: n texts. seconds: duration.
     """
 
     number: int
@@ -53,27 +53,27 @@ class Trial(NamedTuple):
 
     @classmethod
     def of(cls, record: Dict[str, Any]) -> "Trial":
-        """The trial of a record of the store."""
+        """Make the trial of a record of the store."""
         return cls(**{**record, "scores": np.array(record["scores"])})
 
     def document_scores(self, metric: str) -> np.ndarray:
-        """(n,) by one of :data:`METRICS`."""
+        """Scores (n,) by one of :data:`METRICS`."""
         if metric == "mean":
             return np.asarray(self.scores.mean(axis=1))
         return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
 
     def score(self, metric: str) -> float:
-        """The mean over the documents."""
+        """Mean over the documents."""
         return float(self.document_scores(metric).mean())
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What came of all trials.
+    """Results of all trials.
 
     Attributes:
         trials: in order. space: the parameters. metric: one of :data:`METRICS`. seed: of the search.
-        documents, given: how many were summarised in each trial, and how many there were.
+        documents, given: number of documents summarised in each trial, and of all given ones.
         signature: of ROUGE. fingerprint: SHA-256 of the documents and references that were used.
     """
 
@@ -97,26 +97,26 @@ class Tuning:
         return low, high
 
     def comparison(self) -> Dict[str, Any]:
-        """:func:`compare_pairs` of the best trial and the folder's defaults; there are other trials than these."""
+        """Result of :func:`compare_pairs` for the best trial and the folder's defaults, if there are further trials."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # enough for the smallest p-value to be below a twentieth divided by the number of trials
+        # enough for a smallest p-value below a twentieth divided by the number of trials
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
 class Listener:
-    """Is told how far a search has got; here it does nothing."""
+    """Receives the progress of a search; this one does nothing."""
 
     def say(self, text: str) -> None:
-        """Something that a user should know."""
+        """Show a message to the user."""
 
     def begin(self, number: int, trials: int, documents: int) -> None:
-        """A trial begins."""
+        """Note that a trial begins."""
 
     def advance(self, documents: int) -> None:
-        """So many more documents are summarised."""
+        """Note that ``documents`` more are summarised."""
 
     def end(self, trial: Any, best: Any) -> None:
-        """A trial, or a round of tuning weights, is finished; ``best`` is the best so far."""
+        """Note that a trial, or a round of tuning weights, is finished; ``best`` is the best so far."""
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial:
@@ -140,21 +140,21 @@ def tune(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> Tuning:
-    """Try options of decoding, and go on where an earlier call with the same arguments was interrupted.
+    """Try decoding options, continuing an interrupted earlier call with the same arguments.
 
-    Trial 0 is the folder's present defaults. Settings that decode alike are tried once.
+    Trial 0 has the folder's current defaults. Settings that decode alike are tried once.
 
     Args:
-        documents, references: raw texts; a pair of which one has no words is left out.
-        out: folder for the trials; made if it is not there.
-        trials: how many there are in all, those of earlier calls included. metric: one of :data:`METRICS`.
-        search, ranges: which options, with which values, see :func:`make_space`.
-        most_documents: of more, a random selection that depends on ``seed`` is used.
+        documents, references: raw texts; a pair is skipped if either has no words.
+        out: folder for the trials; created if it does not exist.
+        trials: total number, including earlier calls. metric: one of :data:`METRICS`.
+        search, ranges: options to search and their values, see :func:`make_space`.
+        most_documents: if there are more, a random selection by ``seed`` is used.
         max_tokens, state_bytes: see :class:`RepeatedDocuments`.
 
     Raises:
-        InputError: Optuna is missing, texts or options are not such as they must be, or the trials in ``out`` are
-            others' or damaged.
+        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` have other settings or are
+            damaged.
     """
     check_optuna()
     listener = listener or Listener()
@@ -188,7 +188,7 @@ def tune(
 def chosen_pairs(
     documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
 ) -> List[Tuple[str, str]]:
-    """The pairs that are used in every trial, in the order given."""
+    """Pairs that are used in every trial, in the given order."""
     if len(documents) != len(references):
         raise InputError(
             f"{len(documents):,} documents and {len(references):,} references: every document needs one reference"
@@ -199,7 +199,7 @@ def chosen_pairs(
     if not pairs:
         raise InputError("no document and its reference both have words")
     if len(pairs) < len(documents):
-        listener.say(f"{len(documents) - len(pairs):,} pairs are left out: a document or its reference has no words")
+        listener.say(f"{len(documents) - len(pairs):,} pairs are skipped: a document or its reference has no words")
     if len(pairs) > most:
         chosen = np.random.default_rng(seed).choice(len(pairs), most, replace=False)
         listener.say(f"{most:,} of {len(pairs):,} documents are chosen at random (--documents, --seed)")
@@ -208,7 +208,7 @@ def chosen_pairs(
 
 
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
-    """The defaults of trial 0: the folder's, or those that it had before one of these trials was written to it."""
+    """Defaults of trial 0: the folder's, or its previous ones if one of these trials was written to it."""
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
@@ -217,7 +217,7 @@ def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], repeated: RepeatedDocuments) -> None:
-    """Raise InputError now if the model cannot be searched with one of the values."""
+    """Raise InputError now if the model does not support one of the values in search."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
@@ -225,7 +225,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], repeated
 
 
 def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
-    """SHA-256 of all that the folder says but for the defaults of decoding."""
+    """SHA-256 of everything in the folder's description except the decoding defaults."""
     listed = Checksums(folder).listed
     sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
@@ -249,7 +249,7 @@ class _Study:
         self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
 
     def run(self, trials: int) -> None:
-        """Make trials until the store has so many, or nothing is left to try."""
+        """Make trials until the store has enough, or nothing is left to try."""
         found = [Trial.of(record) for record in self.store.trials]
         if found:
             self.listener.say(f"{self.store.path}: {len(found)} trials are there already")
@@ -273,7 +273,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with these settings and measure; a record of the store."""
+        """Decode with these settings and measure the result; a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
@@ -282,7 +282,7 @@ class _Study:
             raise InputError(f"trial {number} ({json.dumps(settings)}): {error}") from None
         except torch.cuda.OutOfMemoryError:
             raise InputError(
-                f"trial {number}: memory runs out; choose less than --max-tokens {self.repeated.max_tokens}"
+                f"trial {number}: out of memory; choose less than --max-tokens {self.repeated.max_tokens}"
             ) from None
         summaries = [" ".join(summary.text.split()) for summary in found]
         scores = pair_scores(summaries, [[reference for _, reference in self.pairs]], Settings())[:, :, 0]
@@ -305,7 +305,7 @@ class _Study:
 
 
 def _figures(documents: Sequence[str], summaries: Sequence[str]) -> Dict[str, Optional[float]]:
-    """Lengths, novelty, repetition and copies of summaries, as ``etads-analyse`` computes them."""
+    """Lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
     words, analyser = WORD_SPLITTERS["words"], Analyser()
     for document, summary in zip(documents, summaries):
         sentences = split_summary(document, SENTENCE_MARK, split_sentences=False)

@@ -1,4 +1,4 @@
-"""README.md of a model folder: the model card, in the form that Hugging Face's hub reads. Without torch and fairseq."""
+"""README.md of a model folder: the model card, in the format of Hugging Face's hub. Without torch and fairseq."""
 
 import json
 import re
@@ -25,7 +25,7 @@ summarizer = Summarizer.load("PATH/TO/THIS/FOLDER")
 print(summarizer.summarize("The text of a document.").text)
 ```
 
-In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt`
+In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt --lines`
 """
 _LIMITS = """\
 ## Limits
@@ -35,12 +35,13 @@ A summary can be wrong: words and numbers may be left out, mixed up or made up. 
 
 
 class CardInfo(NamedTuple):
-    """What the model card says beyond config.json.
+    """Contents of the model card in addition to config.json.
 
     Attributes:
         title: its heading. license: an SPDX name, or empty. language: a code, or empty.
         command: the training command, or empty. scores: of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
+        picked_words: the extractor's budget; 0 without one.
     """
 
     title: str
@@ -50,20 +51,21 @@ class CardInfo(NamedTuple):
     scores: Any
     text_report: Dict[str, Any]
     prepared_report: Dict[str, Any]
+    picked_words: int = 0
 
 
 def check_code(option: str, value: str) -> str:
-    """A licence's or a language's name, which goes into YAML; raises InputError if it is none."""
+    """Check the name of a licence or a language, which goes into YAML; raises InputError if it is invalid."""
     if value and not _CODE.fullmatch(value):
         raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
     return value
 
 
 def read_scores(path: Path) -> Any:
-    """The report of ``etads-rouge --json``.
+    """Read the report of ``etads-rouge --json``.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is not such a report.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -76,10 +78,11 @@ def read_scores(path: Path) -> Any:
 
 
 def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
-    """The text of README.md.
+    """Write the text of README.md.
 
     Args:
-        parameters: how many the model has. words: how many it knows of documents ("source") and summaries ("target").
+        parameters: number of the model's parameters. words: numbers of words that it knows in documents ("source") and
+            summaries ("target").
     """
     parts = [
         _front_matter(info),
@@ -87,7 +90,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
         f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
         "by fairseq-etads. Loading it runs no code from this folder.\n",
         _USE,
-        _texts(config, words),
+        _texts(config, words, info.picked_words),
         _data(info),
         _training(config, info),
         _scores(info),
@@ -104,7 +107,7 @@ def _front_matter(info: CardInfo) -> str:
     return "\n".join([*lines, "---\n"])
 
 
-def _texts(config: FolderConfig, words: Dict[str, int]) -> str:
+def _texts(config: FolderConfig, words: Dict[str, int], picked_words: int) -> str:
     task, text = config.task, config.text
     subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
         text["subwords"], text["subwords"]
@@ -112,12 +115,18 @@ def _texts(config: FolderConfig, words: Dict[str, int]) -> str:
     case = "kept" if text["keep_case"] else "lowered"
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]
+    read = f"The first {source:,} tokens of a document are read."
+    if picked_words:
+        read = (
+            f"Of a document of any length, an extractor picks the likeliest sentences, {picked_words:,} words at most; "
+            f"the first {source:,} tokens of these are read."
+        )
     return f"""\
 ## Texts
 
-- The first {source:,} tokens of a document are read. Summaries of up to {target:,} tokens were learnt.
+- {read} Summaries of up to {target:,} tokens were learned.
 - Words as by the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
-- Known tokens: {known}. {SENTENCE_MARK} stands between sentences of a summary, if those of training had it.
+- Known tokens: {known}. {SENTENCE_MARK} stands between sentences of a summary, if the summaries of training had it.
 """
 
 
@@ -146,10 +155,10 @@ def _training(config: FolderConfig, info: CardInfo) -> str:
 def _score_rows(report: Any) -> List[str]:
     rows = []
     for name, score in report["scores"].items():
-        low, high = score["f1_interval"]
-        numbers = [score["f1"], score["precision"], score["recall"], low, high]
-        f1, precision, recall, low, high = (f"{float(number):.2f}" for number in numbers)
-        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {low} to {high} |")
+        numbers = [score["f1"], score["precision"], score["recall"], *(score["f1_interval"] or ())]
+        f1, precision, recall, *interval = (f"{float(number):.2f}" for number in numbers)
+        shown = " to ".join(interval) or "not computed"
+        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
     signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
     return [*rows, "", f"`{signature}`"]
 
@@ -162,14 +171,14 @@ def _scores(info: CardInfo) -> str:
 
 
 def defaults_section(config: FolderConfig, note: str = "") -> str:
-    """The section about the defaults of decoding; ``note`` says where they come from."""
+    """The section about the decoding defaults; ``note`` says where they come from."""
     return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can choose others.\n" + (
         f"\n{note}\n" if note else ""
     )
 
 
 def as_options(decoding: Dict[str, Any]) -> str:
-    """Options of decoding as on a command line."""
+    """Format decoding options as on a command line."""
     given = (
         (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
         for name, value in decoding.items()
@@ -178,6 +187,6 @@ def as_options(decoding: Dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as the text of a table's cell, whatever it holds."""
+    """Format any value as the text of a table's cell."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

@@ -1,24 +1,29 @@
-"""config.json of a model folder: reading it, with checks that refuse whatever is not one. Without torch and fairseq."""
+"""config.json of a model folder: read it, and refuse invalid files. Without torch and fairseq."""
 
 import json
 import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
 from ...platform.errors import InputError
 from ...search import call_options
+from ...search.lengths import are_percentiles
 from ...text.words import WORD_KINDS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""What etads-shortlist makes; of a folder that decodes with it."""
+"""File made by etads-shortlist, in a folder that decodes with it."""
+EXTRACTOR = "extractor"
+"""Folder of the extractor in a model folder that reads long documents whole."""
+_Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
+"""Name of an entry -> whether a value fits, and what it should be."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
-"""Raised when folders change so that older versions of this package would misread them."""
+"""Schema number, raised when folders change so that older versions of this package would misread them."""
 
 ADVICE = "Get it again from where it comes, or make it again with etads-export"
 MARKS = ("drop", "keep", "insert")
@@ -28,27 +33,28 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
 }
-"""Name of a --bpe of fairseq's -> its options that name a file, and what the file is called in a folder."""
+"""Name of a fairseq --bpe -> its options that name a file, and the file's name in a folder."""
 
 _LARGEST_FILE = 1 << 22
-"""Bytes of a config.json; a real one has a few thousand."""
+"""Maximum size of a config.json in bytes; a real one has a few thousand."""
 _LONGEST_TEXT = 1_000_000
-"""Tokens; no model reads or writes more."""
+"""Maximum number of tokens; no model reads or writes more."""
 
 
 @dataclass(frozen=True)
 class FolderConfig:
-    """What config.json says.
+    """Contents of config.json.
 
     Attributes:
         architecture: the name of a preset (``--arch``).
         model: the architecture's options.
-        task: the lengths to which texts are cut, the side of the padding, the dictionaries' fingerprints.
-        text: how raw text becomes tokens: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
+        task: truncation lengths, the side of the padding, the dictionaries' fingerprints, and optionally
+            "summary_lengths", percentiles of the lengths of the training summaries.
+        text: settings of text processing: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
             :data:`SUBWORDS` or None.
         decoding: defaults, by the names of :data:`call_options.OPTIONS`.
         weights: "dtype", one of :data:`DTYPES`, and "shared", name of a tied weight -> name under which it is stored.
-        made_by: versions of the packages with which it was exported.
+        made_by: versions of the exporting packages.
     """
 
     architecture: str
@@ -60,7 +66,7 @@ class FolderConfig:
     made_by: Dict[str, Any]
 
     def to_json(self) -> str:
-        """The content of config.json."""
+        """Content of config.json."""
         content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -71,12 +77,12 @@ class FolderConfig:
 
 
 def bundled_models() -> List[str]:
-    """The names of the models that come with the package, in the order of the alphabet."""
+    """Names of the models that come with the package, in alphabetical order."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """The folder that is meant by a path, or by the name of a model that comes with the package.
+    """Resolve a path, or the name of a model that comes with the package, to a folder.
 
     A model folder in the current folder comes first. Another folder of that name does not hide the model: the sources
     of Debian's packages have a folder "debian".
@@ -90,14 +96,15 @@ def read_config(folder: Path) -> FolderConfig:
     """Read and check config.json.
 
     Raises:
-        InputError: the folder is none of this project's, is of a later version, or is damaged; says what to do.
+        InputError: the folder is not one of this project's, has a later version, or is damaged; the message says what
+            to do.
     """
     path = folder / CONFIG
     if not folder.is_dir():
         bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
         raise InputError(f"{folder}: no such folder; name one that etads-export has made, or {bundled}")
     if not path.is_file():
-        raise InputError(f"{folder}: not a model folder, for it has no {CONFIG}; etads-export RUN FOLDER makes one")
+        raise InputError(f"{folder}: not a model folder, because it has no {CONFIG}; etads-export RUN FOLDER makes one")
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are no settings of a model. {ADVICE}")
     try:
@@ -116,12 +123,12 @@ def _no_number(text: str) -> NoReturn:
 
 
 class _Problem(Exception):  # noqa: N818  # becomes an InputError that names the file
-    """What is wrong, and what to do."""
+    """An error with the advice for correcting it."""
 
 
 def _checked(content: Any) -> FolderConfig:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _Problem(f'not of a model folder of fairseq-etads (no "format": "{FORMAT}"); etads-export makes one')
+        raise _Problem(f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); etads-export makes one')
     version = content.get("schema_version")
     if type(version) is not int or version < 1:
         raise _Problem(f'"schema_version" is {_short(version)}, not a number of a version. {ADVICE}')
@@ -137,7 +144,7 @@ def _checked(content: Any) -> FolderConfig:
     for name, value in sections.items():
         if not isinstance(value, str if name == "architecture" else dict):
             raise _Problem(f'"{name}" is {_short(value)}. {ADVICE}')
-    _check_section("task", sections["task"], _TASK)
+    _check_section("task", sections["task"], _TASK, _PERHAPS_OF_TASK)
     _check_section("text", sections["text"], _TEXT)
     _check_section("weights", sections["weights"], _WEIGHTS)
     try:
@@ -147,7 +154,8 @@ def _checked(content: Any) -> FolderConfig:
     return FolderConfig(**sections)
 
 
-def _check_section(section: str, values: Dict[str, Any], wanted: Dict[str, Tuple[Callable[[Any], bool], str]]) -> None:
+def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perhaps: Optional[_Entries] = None) -> None:
+    wanted = {**wanted, **{name: entry for name, entry in (perhaps or {}).items() if name in values}}
     for name in sorted(set(values) ^ set(wanted)):
         raise _Problem(f'"{section}": {"no" if name in wanted else "unknown"} entry {_short(name)}. {ADVICE}')
     for name, (fits, what) in wanted.items():
@@ -189,6 +197,7 @@ _TASK = {
     "target_dictionary": _FINGERPRINT,
     "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
+_PERHAPS_OF_TASK: _Entries = {"summary_lengths": (are_percentiles, "percentiles of lengths, by percent")}
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,
@@ -204,6 +213,6 @@ _WEIGHTS = {
 
 
 def _short(value: Any) -> str:
-    """A value for a message."""
+    """Shorten a value for a message."""
     shown = json.dumps(value, ensure_ascii=True) if not isinstance(value, (dict, list)) else type(value).__name__
     return shown if len(shown) <= 60 else shown[:57] + "..."

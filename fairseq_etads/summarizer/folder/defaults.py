@@ -1,4 +1,4 @@
-"""New defaults of decoding for a model folder that exists: config.json, the checksums and the model card."""
+"""Change the decoding defaults of an existing model folder: config.json, the checksums and the model card."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _PARTIAL = ".partial"
 
 
 def check_writable(folder: Path) -> None:
-    """Raise InputError if no file can be written in a folder."""
+    """Raise InputError if a folder is not writable."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -28,17 +28,17 @@ def check_writable(folder: Path) -> None:
 
 
 def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
-    """Give a model folder other defaults of decoding.
+    """Give a model folder other decoding defaults.
 
-    However it ends, the folder can be loaded, with the old defaults or the new ones: SHA256SUMS is taken away before
-    config.json is replaced and put back afterwards, and a folder without it is loaded without comparing. Call this
+    Even after an interruption the folder can be loaded, with the old or the new defaults: SHA256SUMS is removed before
+    config.json is replaced, and written again afterwards; a folder without it is loaded without comparison. Call this
     again after an interruption.
 
     Args:
         decoding: all defaults. note: Markdown for the model card, which says where they come from.
 
     Raises:
-        InputError: the folder is none, nothing can be written there, or the options are impossible.
+        InputError: it is not a model folder, it is not writable, or the options are impossible.
     """
     call_options.search_settings(decoding)
     check_writable(folder)
@@ -59,14 +59,14 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
 
 
 def _checksums(folder: Path) -> Dict[str, str]:
-    """Those of SHA256SUMS; without it, as an interruption leaves a folder, those of all files."""
+    """Checksums from SHA256SUMS; without it, after an interruption, of all files."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
     return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
 
 
 def _prepare(path: Path, text: str) -> None:
-    """Write the file beside its place, onto the disk."""
+    """Write a temporary file next to the target, onto the disk."""
     with open(f"{path}{_PARTIAL}", "wb") as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()

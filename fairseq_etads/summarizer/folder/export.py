@@ -1,11 +1,11 @@
-"""Make a model folder from a checkpoint and the data that it was trained with; for the command ``etads-export``."""
+"""Make a model folder from a checkpoint and its training data; for the command ``etads-export``."""
 
 import contextlib
 import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -16,36 +16,43 @@ from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
 from ...layers.capabilities import pointer_of
+from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.lengths import bounds
+from ...search.options import LARGEST
+from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
+from ...text.picking import FACTOR
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
 from ...vocabulary.dictionary import known_words
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
 
 PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
 
 
 class Source(NamedTuple):
-    """What a folder is made of.
+    """Inputs of a folder.
 
     Attributes:
         checkpoint: of fairseq-train.
-        data: the data directory with which it was trained.
-        text_options: fairseq's options for new text by name, without the dashes in front: "tokenizer" and "bpe" with
-            theirs.
+        data: the data directory of its training.
+        text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
+            their options.
         extra_files: name in the folder -> file to copy.
+        extractor: inputs of the folder of the extractor that selects sentences for the model.
     """
 
     checkpoint: Path
     data: Path
     text_options: Dict[str, Any]
     extra_files: Dict[str, Path]
+    extractor: Optional["Source"] = None
 
 
 def export(
@@ -54,20 +61,26 @@ def export(
     decoding: Dict[str, Any],
     dtype: str,
     write_card: Callable[["Exported"], str],
+    longest_target: Optional[int] = None,
 ) -> "Exported":
-    """Write a model folder, which appears under its name when it is complete and has been loaded as a trial.
+    """Write a model folder, which appears under its name when it is complete and has been loaded as a test.
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
+            lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        longest_target: number of tokens of the longest training summary, if known; for a checkpoint that does not
+            record their lengths.
 
     Raises:
-        InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
-            to the data or cannot be exported.
+        InputError: the folder exists; a decoding option has no effect; the checkpoint is damaged, does not belong to
+            the data or cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    _check_extractor(source, model)
+    decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
@@ -83,22 +96,69 @@ def export(
     )
     exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
     with writing_folder(folder, "FOLDER") as partial:
-        (partial / CONFIG).write_bytes(config.to_json().encode())
-        write_weights(partial / WEIGHTS, tensors)
-        _write_dictionaries(partial, task)
-        _copy_files(partial, source, config)
+        extra = list(source.extra_files)
+        if source.extractor is not None:
+            extra.append(_write_extractor(partial, source.extractor, dtype))
+        _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
-        listed = dict.fromkeys([*needed_files(config), *source.extra_files])
-        Checksums(partial).add(*listed)
+        Checksums(partial).add(*dict.fromkeys([*needed_files(config), *extra]))
         _try_out(partial, tensors)
     return exported
 
 
+def _write_files(
+    folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
+) -> None:
+    """Write all of a folder except the card and the checksums."""
+    (folder / CONFIG).write_bytes(config.to_json().encode())
+    write_weights(folder / WEIGHTS, tensors)
+    _write_dictionaries(folder, task)
+    _copy_files(folder, source, config)
+
+
+def _check_extractor(source: Source, model: Any) -> None:
+    """Raise InputError if the model needs an extractor and gets none."""
+    if source.extractor is None and FACTOR in getattr(model, "factors", ()):
+        raise InputError(
+            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor makes "
+            "of raw text: name its run with --extractor"
+        )
+
+
+def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
+    """Write the extractor's own folder into ``folder``; returns the name of its list of checksums.
+
+    Raises:
+        InputError: the checkpoint is not of a sentence extractor, is damaged, or does not belong to the data.
+    """
+    model, cfg, task = _load(source, "--extractor")
+    if not isinstance(model, SentenceExtractor):
+        raise InputError(
+            f"--extractor {source.checkpoint}: is no extractor of sentences (--arch pooled_extractor, "
+            "sentence_extractor)"
+        )
+    tensors, shared = stored_form(model.state_dict(), dtype)
+    config = FolderConfig(
+        architecture=_architecture(cfg),
+        model=_plain_options(cfg, source.checkpoint, extracts=True),
+        task=_task_state(cfg, task),
+        text=_text_settings(source.text_options),
+        decoding={},
+        weights={"dtype": dtype, "shared": shared},
+        made_by=versions(),
+    )
+    own = folder / EXTRACTOR
+    own.mkdir()
+    _write_files(own, source, config, tensors, task)
+    Checksums(own).add(*dict.fromkeys([*needed_files(config), *source.extra_files]))
+    return f"{EXTRACTOR}/{CHECKSUMS}"
+
+
 class Exported(NamedTuple):
-    """What was exported, for the model card.
+    """The exported model, for the model card.
 
     Attributes:
-        config: of the folder. parameters: how many the model has. task: with the dictionaries.
+        config: of the folder. parameters: number of the model's parameters. task: with the dictionaries.
     """
 
     config: FolderConfig
@@ -106,8 +166,8 @@ class Exported(NamedTuple):
     task: SummarizationTask
 
 
-def _load(source: Source) -> Any:
-    """The model, fairseq's configuration of its training, and the task."""
+def _load(source: Source, option: str = "--checkpoint") -> Any:
+    """Load the model, fairseq's configuration of its training, and the task; ``option`` names it in messages."""
     overrides = {"data": str(source.data), "init_from": None}
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
@@ -115,19 +175,31 @@ def _load(source: Source) -> Any:
         raise
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"--checkpoint {source.checkpoint}: {reason[:500]}") from None
+        raise InputError(f"{option} {source.checkpoint}: {reason[:500]}") from None
     if not isinstance(task, SummarizationTask):
-        raise InputError(f"--checkpoint {source.checkpoint}: was not trained with --task summarization")
+        raise InputError(f"{option} {source.checkpoint}: was not trained with --task summarization")
     return models[0], cfg, task
+
+
+def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
+    """All decoding defaults of a folder: a model writes summaries of the same length as in its training."""
+    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
+    max_len = max(learnt, decoding.get("min_len", 0))
+    defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
+    if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        by_summaries = {**defaults, **bounds(task.summary_lengths, task.truncate_target), **decoding}
+        if by_summaries["min_len"] <= by_summaries["max_len"]:
+            return by_summaries
+    return {**defaults, **decoding}
 
 
 def _architecture(cfg: Any) -> str:
     return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
 
 
-def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
+def _plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[str, Any]:
     try:
-        return model_options.to_plain(_architecture(cfg), cfg.model)
+        return model_options.to_plain(_architecture(cfg), cfg.model, extracts)
     except InputError as error:
         raise InputError(f"--checkpoint {checkpoint}: cannot be exported: {error}") from None
 
@@ -135,11 +207,12 @@ def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
 def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     state = task.state_dict()
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source)}
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """The section "text" of config.json."""
+    """Section "text" of config.json."""
     given = {name.replace("-", "_"): value for name, value in options.items()}
     settings = {
         name[len("text_") :]: given.get(name, default)
@@ -154,7 +227,9 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
-    """The words that the model knows. The copy tail is left out: it only names words of the training's documents."""
+    """Write the words that the model knows. The copy tail is left out: it only has words of the training's
+    documents.
+    """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
     _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
@@ -163,7 +238,9 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
-    """The first ``words`` entries; those from ``known`` on have the count 0, which says that they are only copied."""
+    """Write the first ``words`` entries; entries from ``known`` on have the count 0, because they can only be
+    copied.
+    """
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
         f"{word} {count if number < known else 0}\n"
@@ -173,7 +250,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
 
 
 def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
-    """The subword model, the factors' dictionaries, and files that only people or later versions read."""
+    """Copy the subword model, the factors' dictionaries, and files that only people or later versions read."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
         files[name] = Path(source.text_options[option.replace("_", "-")])
@@ -185,10 +262,10 @@ def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
 
 
 def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Load what was written, and compare the weights.
+    """Load the written folder, and compare the weights.
 
     Raises:
-        InputError: it is something else, or cannot be loaded.
+        InputError: it differs, or cannot be loaded.
     """
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():
@@ -197,7 +274,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """The versions of this package, of Python and of the packages that matter here."""
+    """Versions of this package, of Python and of the relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -206,16 +283,16 @@ def versions() -> Dict[str, Any]:
 
 
 def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """The tensors to store, on the CPU, and the names of those that are the same as another one.
+    """Tensors to store, on the CPU, and the names of tensors that are the same as another one.
 
     Args:
         state: of a model. dtype: "fp32" or "fp16", for floating-point numbers.
 
     Returns:
-        name -> tensor, tied tensors once; name of each further tied tensor -> name under which it is stored.
+        Name -> tensor, tied tensors once; and name of each further tied tensor -> name under which it is stored.
 
     Raises:
-        InputError: a number is not finite, or would not be in this format.
+        InputError: a number is not finite, or would not be finite in this dtype.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}
@@ -229,5 +306,5 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
             raise InputError(f"the weight {name} has numbers that are not finite{why}")
-        tensors[name] = stored.contiguous().clone()  # alone in its memory, as safetensors wants it
+        tensors[name] = stored.contiguous().clone()  # alone in its memory, as safetensors requires
     return tensors, shared

@@ -1,9 +1,8 @@
-"""Load a model folder: dictionaries, tokeniser, subwords and the model, checked before anything is built of them."""
+"""Load a model folder: dictionaries, tokeniser, subwords and the model, all checked before use."""
 
 import contextlib
 import io
 import os
-import struct
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -14,28 +13,31 @@ from torch import nn
 
 from ... import plugin  # noqa: F401  # registers the architectures
 from ...data.shortlist_file import read_shortlist
-from ...data.weights_file import read_weights
+from ...data.weights_file import WeightsFile
 from ...platform.errors import InputError
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
+from ...text.picking import FILE as PICKING
+from ...text.picking import Picking
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.shortlist import Shortlist
 from . import model_options
-from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
+from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
 
 
 class LoadedFolder(NamedTuple):
-    """What a model folder holds, ready for use.
+    """Contents of a model folder, ready for use.
 
     Attributes:
         config: of the folder.
         model: in evaluation mode, on the CPU, in float32.
-        task: with the dictionaries and the lengths to which texts are cut.
+        task: with the dictionaries and the truncation lengths.
         tokenizer: raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
         shortlist: of the folder; None if it has none.
+        extractor: of the folder; None if it has none.
     """
 
     config: FolderConfig
@@ -44,33 +46,51 @@ class LoadedFolder(NamedTuple):
     tokenizer: TextTokenizer
     subwords: Any
     shortlist: Optional[Shortlist]
+    extractor: Optional["LoadedExtractor"] = None
 
 
-def load_folder(folder: Path) -> LoadedFolder:
-    """Load a folder that etads-export has made. No code of the folder is run.
+class LoadedExtractor(NamedTuple):
+    """The extractor of a model folder: its own folder, and its method of selection."""
+
+    loaded: LoadedFolder
+    picking: Picking
+
+
+def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
+    """Load a folder made by etads-export. No code of the folder is run.
+
+    Args:
+        is_extractor: whether it is the folder of an extractor, inside a summariser's.
 
     Raises:
-        InputError: it is no model folder, is damaged or incomplete, or was made by a later version.
+        InputError: it is not a model folder, is damaged or incomplete, or was made by a later version.
     """
     config = read_config(folder)
     _verify(folder, config)
-    _check_options(folder, config)
+    weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
+    _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
-    with torch.random.fork_rng(devices=[]):  # building a model draws first weights
+    with torch.random.fork_rng(devices=[]):  # building a model draws initial weights
+        with torch.device("meta"):  # of a model without memory: config.json may ask for any number of layers
+            weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
-    weights = read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict(), ADVICE)
-    model.load_state_dict(weights, strict=True)
+    model.load_state_dict(weights.read(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config), shortlist)
+    extractor = None
+    if not is_extractor and (folder / EXTRACTOR).is_dir():
+        picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
+        extractor = LoadedExtractor(load_folder(folder / EXTRACTOR, is_extractor=True), picking)
+    subwords = _build_subwords(folder, config)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
-    """The names of the files that a folder must have, README.md and the list of checksums aside."""
+    """Names of the files that a folder must have, except README.md and the list of checksums."""
     factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
     return [
         CONFIG,
@@ -83,11 +103,15 @@ def needed_files(config: FolderConfig) -> List[str]:
 
 
 def _verify(folder: Path, config: FolderConfig) -> None:
-    """Raise InputError if a file is missing, or not what SHA256SUMS says."""
+    """Raise InputError if a file is missing, or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, and not used unless a call says so
+    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, but only used if a call says so
         needed.append(SHORTLIST)
+    # listed if the folder has an extractor, so that the model is not used without it
+    of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
+    if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
+        needed.append(of_extractor)
     for name in needed:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
@@ -96,36 +120,20 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     checksums.verify(needed)
 
 
-def _check_options(folder: Path, config: FolderConfig) -> None:
-    """Raise InputError if the options are not such as the architecture and the weights can have."""
+def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_extractor: bool) -> None:
+    """Raise InputError if the options are impossible for the architecture and the weights."""
+    largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check(config.architecture, config.model, _largest_dimension(folder / WEIGHTS))
+        model_options.check(config.architecture, config.model, largest, is_extractor)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
 
 
-def _largest_dimension(path: Path) -> int:
-    """The largest dimension of the tensors in a file, from its header, so that nothing larger is built.
-
-    Raises:
-        InputError: the file is not in the format safetensors.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = file.keys()  # it is no dictionary: names can be had in no other way
-            return max((size for name in names for size in file.get_slice(name).get_shape()), default=0)
-    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, struct.error) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {ADVICE}") from None
-
-
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """The task ``summarization`` with the dictionaries of a folder, as if one of its checkpoints were being loaded.
+    """Make the task ``summarization`` with a folder's dictionaries, as if one of its checkpoints were being loaded.
 
     Raises:
-        InputError: a dictionary is damaged or is not the model's.
+        InputError: a dictionary is damaged or does not belong to the model.
     """
     if os.pathsep in str(folder):
         raise InputError(
@@ -133,7 +141,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         )
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # what fairseq would take from other parts of its configuration
+    # values that fairseq would take from other parts of its configuration
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -147,17 +155,17 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
 
 
 def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
-    """The model with new weights; raises InputError if the options do not make one."""
+    """Build the model with new weights; raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    except Exception as error:  # of fairseq, torch or OmegaConf, whichever comes upon the wrong option first
+    except Exception as error:  # from fairseq, torch or OmegaConf, whichever meets the wrong option first
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{folder / CONFIG}: its options make no model ({reason}). {ADVICE}") from None
+        raise InputError(f"{folder / CONFIG}: its options do not give a model ({reason}). {ADVICE}") from None
     return model
 
 
 def _build_subwords(folder: Path, config: FolderConfig) -> Any:
-    """fairseq's encoder of subwords, or None; raises InputError if its model is damaged."""
+    """Build fairseq's subword encoder, or None; raises InputError if its model is damaged."""
     kind, files = config.text["subwords"], config.subword_files
     if kind is None:
         return None

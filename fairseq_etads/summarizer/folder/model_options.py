@@ -1,4 +1,4 @@
-"""The options of a model as JSON, and back: only plain values of the types that the architecture declares."""
+"""Convert the options of a model to JSON, and back: only plain values of the types that the architecture declares."""
 
 import re
 from dataclasses import fields
@@ -9,63 +9,75 @@ from omegaconf import OmegaConf
 
 from ...models.common import SummarizationModel, plain_options
 from ...models.convolutions import parse_convolutions
-from ...models.selector import SelectingModel
+from ...models.selector import SelectingModel, SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
-OmegaConf, which replaces ``${…}``."""
+"""Pattern of allowed texts in options. fairseq evaluates some as Python, but no such text calls anything; OmegaConf
+replaces ``${…}``, which it excludes, too.
+"""
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
-_COUNT = re.compile(r"(layers|heads)$")
+_COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Options that name a file outside of the folder, of which only training has need."""
+"""Options that name a file outside of the folder; only training needs these files."""
 
 
-def architectures() -> List[str]:
-    """The names of the architectures that a folder may have: this project's, which write summaries."""
+def architectures(extract: bool = False) -> List[str]:
+    """Names of the architectures that a folder may have: this project's, if they write summaries.
+
+    Args:
+        extract: list extractors instead, which give probabilities of sentences.
+    """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
+    if extract:
+        return [name for name, model in ours.items() if issubclass(model, SentenceExtractor)]
     return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
 
 
-def _declared(architecture: str) -> Dict[str, Any]:
-    """Option -> its default; raises InputError for an architecture that is not this project's."""
+def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
+    """Map an architecture's options to their defaults; raises InputError for one from outside this project."""
     system = system_of(f"--arch {architecture}")
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
-    if architecture not in architectures():
+    if architecture not in architectures(extracts):
+        kind = "architecture of an extractor" if extracts else "architecture"
         raise InputError(
-            f'"{architecture[:60]}" is no architecture of this version; there are {", ".join(architectures())}'
+            f'"{architecture[:60]}" is no {kind} of this version; there are {", ".join(architectures(extracts))}'
         )
     preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
     return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
 
 
-def to_plain(architecture: str, cfg: Any) -> Dict[str, Any]:
-    """The options of a checkpoint's model as plain values; files that only training reads are left out.
+def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
+    """Convert the options of a checkpoint's model to plain values; files that only training reads are left out.
+
+    Args:
+        extracts: whether it is an extractor.
 
     Raises:
         InputError: the architecture is not this project's, or an option has no plain value.
     """
     given = vars(plain_options(cfg))
-    declared = _declared(architecture)
+    declared = _declared(architecture, extracts)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
-    check(architecture, options, _MOST)
+    check(architecture, options, _MOST, extracts)
     return options
 
 
-def check(architecture: str, options: Dict[str, Any], largest: int) -> None:
-    """Check options that come from elsewhere.
+def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
+    """Check options from an untrusted source.
 
     Args:
-        largest: the largest dimension that weights of the model have; no width can be larger.
+        largest: the largest dimension of the model's weights; no width can be larger.
+        extracts: whether it is an extractor.
 
     Raises:
         InputError: an option does not exist or has a value that no model has.
     """
-    declared = _declared(architecture)
+    declared = _declared(architecture, extracts)
     for name, value in options.items():
         if name not in declared:
             raise InputError(f"there is no option {name[:60]!r} of {architecture} in this version of fairseq-etads")
@@ -94,7 +106,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Whether a text says which convolutions a model has, such as "[(512, 3)] * 20", and none is wider than can be."""
+    """Tell whether a text describes valid convolutions, such as "[(512, 3)] * 20", none wider than possible."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
@@ -102,5 +114,5 @@ def _are_convolutions(text: str, largest: int) -> bool:
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """What ``task.build_model`` builds a model of this architecture from."""
+    """Make the configuration from which ``task.build_model`` builds a model of this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

@@ -1,13 +1,13 @@
-"""Extractive features: a search that prefers words and phrases of the document (Rush et al. 2015, section 5).
+"""Extractive features: make the search prefer words and phrases of the document (Rush et al. 2015, section 5).
 
-For the next word w, the words a, b before it and the document x, α weighs five numbers that together are its score:
+The score of the next word w, after the words a, b and with the document x, is the sum of five features weighted by α:
 
     log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs in x before some b
 
 Words are compared by search ids, so a word that is only copied counts like any other. An unknown word, the end symbol
-and padding equal no word.
+and padding match no word.
 
-The authors' release (NAMAS) computes other features, to which its weights belong: see :class:`Weights`.
+The authors' release (NAMAS) computes other features, which its weights are for: see :class:`Weights`.
 """
 
 import copy
@@ -29,17 +29,17 @@ NO_WORD = -1
 
 
 RELEASE = "release"
-"""The name of the features of the authors' code, and of its weights."""
+"""Name of the features in the authors' code, and of its weights."""
 RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 
 
 class Weights(tuple):
-    """α, and the features that it belongs to.
+    """α and the variant of the features that it is for.
 
     Attributes:
-        of_release: the features are those of the release. Its tables of the document hold (x_(j-2), x_j) as bigrams and
-            (x_(j-3), x_(j-2), x_j) as trigrams, which it compares with neighbouring words of the summary, so a copied
-            phrase has neither. A word is reordered if its first place in the document is before the first place of the
+        of_release: use the release's features. Its tables of the document hold (x_(j-2), x_j) as bigrams and (x_(j-3),
+            x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a copied phrase
+            matches neither. A word is reordered if its first place in the document is before the first place of the
             last word. The end symbol's log p counts at an exact length, too.
     """
 
@@ -47,24 +47,24 @@ class Weights(tuple):
 
     @classmethod
     def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
-        """α with the name of its features."""
+        """Combine α with the variant of its features."""
         made = cls(weights)
         made.of_release = of_release
         return made
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """How far before a word of the document its bigram's and its trigram's first words stand."""
+        """Distances from a word of the document back to the first word of its bigram and of its trigram."""
         return (2, 3) if self.of_release else (1, 2)
 
 
 def is_of_release(weights: Sequence[float]) -> bool:
-    """Whether α belongs to the release's features."""
+    """Tell whether α is for the release's features."""
     return getattr(weights, "of_release", False)
 
 
 def parse_weights(given: Any) -> Tuple[float, ...]:
-    """α of a text such as "1,4.8,1.2,-13.4,-0.5", or of numbers; () for nothing.
+    """Parse α from a text such as "1,4.8,1.2,-13.4,-0.5", or from numbers; () for an empty text.
 
     "release" stands for the released weights and features, "release:" before numbers for the released features.
 
@@ -96,7 +96,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
 
 
 def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
-    """Raise ValueError if documents have a dictionary of their own, whose ids say nothing about summaries' words.
+    """Raise ValueError if documents have their own dictionary, because its ids do not match the summaries' words.
 
     Args:
         dictionary: the summaries'.
@@ -105,7 +105,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
         if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:
             raise ValueError(
-                "--extractive-weights needs one dictionary for documents and summaries, and DATA has two: make the "
+                "--extractive-weights needs one dictionary for documents and summaries, but DATA has two: make the "
                 "data again with etads-prepare, or fairseq-preprocess --joined-dictionary"
             )
 
@@ -134,7 +134,7 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features in one search over B documents. U is the most distinct words that a document has.
+    """The weighted features in one search over B documents. U is the largest number of distinct words in a document.
 
     Args:
         words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` where there is none.
@@ -150,10 +150,11 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # which of its document's distinct words stands at a place (B, S); U where there is no word
+        # index of each place's word among its document's distinct words (B, S); U where there is no word
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
-        self.columns = columns.scatter(1, self.numbers, words)[:, : self.width]  # (B, U), their search ids
+        # (B, U), search ids of the distinct words
+        self.columns = columns.scatter(1, self.numbers, words)[:, : self.width]
         self.is_filler = torch.arange(self.width, device=words.device) >= distinct[:, None]  # (B, U)
         self.columns = self.columns.masked_fill(self.is_filler, 0)
         places = torch.arange(words.shape[1], device=words.device).expand_as(words)
@@ -168,7 +169,7 @@ class ExtractiveFeatures(ActiveTerm):
         vocabulary: Optional[OutputVocabulary],
         dictionary: Any,
     ) -> "ExtractiveFeatures":
-        """For the documents of a batch.
+        """Prepare the features for the documents of a batch.
 
         Args:
             net_input: with "src_tokens" (B, S). vocabulary: of the search; None: search ids are the dictionary's.
@@ -185,7 +186,7 @@ class ExtractiveFeatures(ActiveTerm):
         return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Weigh the next words' log-probabilities and add their other features, in place.
+        """Scale the next words' log-probabilities and add the other features, in place.
 
         Args:
             lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids, start symbol included.
@@ -193,7 +194,7 @@ class ExtractiveFeatures(ActiveTerm):
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(near).eq(last)  # (B, beam, S), whether the word at a place comes after the last one
+        follows = self._shifted(near).eq(last)  # (B, beam, S), True where the word at a place follows the last one
         added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
             added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
@@ -203,7 +204,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """The last place of words (B, beam, 1) in the documents, the first one for the release; -1: there is none."""
+        """The last place of words (B, beam, 1) in the documents (for the release, the first); -1 if there is none."""
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:
@@ -212,17 +213,17 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
-        """The word that stands so many places before each one, (B, 1, S)."""
+        """The word ``by`` places before each one, (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _of_words(self, flags: Tensor) -> Tensor:
-        """(B, beam, S) bool of places -> (B, beam, U), 1 for words with a place that is True and 0 for others."""
+        """Turn (B, beam, S) bool over places into (B, beam, U): 1 for words with a True place, 0 for others."""
         numbers = self.numbers[:, None].expand_as(flags)
         found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
         return found.scatter_reduce(2, numbers, flags.float(), "amax")[:, :, : self.width]
 
     def select(self, documents: Tensor) -> "ExtractiveFeatures":
-        """Those of some of the documents (indices, (n,))."""
+        """Select some of the documents (indices, (n,))."""
         chosen = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -231,13 +232,13 @@ class ExtractiveFeatures(ActiveTerm):
 
 
 def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
-    """Where tokens (any shape), ids of the dictionary, are padding, begin or end symbols or the unknown word."""
+    """Mask of tokens (any shape), ids of the dictionary, that are padding, begin or end symbols or the unknown word."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
 
 def count_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
-    """The sums over a summary's words of all features but log p. :data:`NO_WORD` stands for what is no word.
+    """Sums over a summary's words of all features except log p. :data:`NO_WORD` stands for a token that is not a word.
 
     Args:
         of_release: count the release's features.
@@ -259,7 +260,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
 
 
 def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Set "features" (5,) of each hypothesis: the sums over its words of log p and the other features.
+    """Set "features" (5,) of each hypothesis to the sums over its words of log p and the other features.
 
     Args:
         src_tokens: documents (B, S), ids of the dictionary.

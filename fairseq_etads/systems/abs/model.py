@@ -3,9 +3,9 @@
     h   = tanh(U [E y_(i-C+1); …; E y_i] + b_U)          p(y_(i+1)) = softmax(V h + W enc + b)
     π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
 
-x are the words of the document, x̄_j is the mean of F x over a window around place j, with zeros outside the document,
-and y are the C words before the next one, filled up with begin symbols on the left. So nothing but these C words is
-carried from one step to the next.
+x are the words of the document. x̄_j is the mean of F x over a window around place j, with zeros outside the document.
+y are the last C words, padded with begin symbols on the left. So only these C words are carried from one step to the
+next.
 """
 
 import math
@@ -34,7 +34,7 @@ from .options import PRESETS, check_options, preset_config
 
 
 def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
-    """New word vectors of a length of about 1; that of padding is 0."""
+    """Create word vectors with a length of about 1; padding has the vector 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -43,7 +43,7 @@ def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
 
 
 class ABSEncoder(FairseqEncoder):
-    """The part of attention that depends on the document alone: F x and x̄.
+    """The part of attention that depends only on the document: F x and x̄.
 
     Args:
         cfg: the model's options. dictionary: the known words.
@@ -68,7 +68,7 @@ class ABSEncoder(FairseqEncoder):
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
-        # divides by the whole window at the ends of a document, too
+        # divides by the whole window at a document's ends, too
         means = F.avg_pool1d(words.transpose(1, 2), self.window, stride=1, padding=self.window // 2)
         return {
             "encoder_out": [means.transpose(1, 2)],
@@ -78,7 +78,9 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def with_marks(self, src_tokens: Tensor) -> Tensor:
-        """Documents (B, S) with begin symbols before them and end symbols after them, (B, M); one end is there."""
+        """Documents (B, S) with begin symbols before them and end symbols after them, (B, M); one end symbol is already
+        there.
+        """
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -89,14 +91,14 @@ class ABSEncoder(FairseqEncoder):
         return tokens.masked_fill(begins, self.bos).masked_fill(ends, self.eos)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """The encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
+        """Select the encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
         return select_documents(encoder_out, new_order)
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     """The language model and its attention. The output layer reads [h; enc], so its weight is [V, W].
 
-    With a pointer, copy attention asks with [h; enc] and looks at x̄.
+    With a pointer, copy attention has the queries [h; enc] and the keys x̄.
 
     Args:
         cfg: the model's options. dictionary: the known words.
@@ -125,15 +127,15 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Logits of the next words.
+        """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
-                follow one another.
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
+                document are adjacent.
             encoder_out: of the encoder.
             incremental_state: if given, only the last step is computed; nothing is kept in it.
-            features_only: return what the output layer reads (N, T, H + D) in place of logits.
-            request: the words whose likelihood a loss needs, in the place of logits of all words.
+            features_only: return the output layer's input (N, T, H + D) instead of logits.
+            request: the words that a loss needs, instead of logits of all words.
 
         Returns:
             logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
@@ -148,7 +150,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        # marks follow the last word, so that they stand in the places of a shorter document's padding
+        # marks follow the last word, so they lie in the padding of a shorter document
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
         marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
         output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
@@ -158,8 +160,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return output.pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
-        """The C words before each of the last ``steps`` words that are to be predicted, (N, T) -> (N, steps, C)."""
-        # padding on the left, too, stands where nothing has been written
+        """The C words before each of the last ``steps`` words to predict, (N, T) -> (N, steps, C)."""
+        # padding, on the left too, means that nothing has been written there
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
@@ -172,7 +174,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
 
     def output_layer(self, states: Tensor) -> Tensor:
-        """Logits (N, T, V) of what the output layer reads (N, T, H + D)."""
+        """Compute logits (N, T, V) from the output layer's input (N, T, H + D)."""
         logits: Tensor = self.output_projection(states)
         return logits
 
@@ -183,7 +185,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     See :class:`NeuralLanguageModelConfig` for the options.
 
     Args:
-        max_row_norm: most length of a word vector at the beginning of an epoch; 0: any.
+        max_row_norm: largest length of a word vector at the beginning of an epoch; 0: no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):
@@ -192,7 +194,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
-        """Build from the options; ValueError if one does not fit the others, or the dictionaries."""
+        """Build the model; ValueError if an option conflicts with the others or the dictionaries."""
         config = plain_options(cfg)
         check_options(config, task)
         encoder = ABSEncoder(config, without_tail(task.source_dictionary))
@@ -206,18 +208,19 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
 
     @torch.no_grad()
     def scale_long_rows(self) -> None:
-        """Scale the rows of E, F and G that are longer than ``max_row_norm``; called by the task before each epoch.
+        """Scale rows of E, F and G that are longer than ``max_row_norm``; the task calls this before each epoch.
 
         Raises:
-            ValueError: the weights are in half precision, whose optimiser would not see the change.
+            ValueError: the weights are in half precision; the optimiser keeps its own copy and would not see the
+                change.
         """
         if not self.max_row_norm:
             return
         for table in (self.encoder.embed_tokens, self.decoder.embed_tokens, self.decoder.embed_context):
             if table.weight.dtype in (torch.float16, torch.bfloat16):
                 raise ValueError(
-                    f"--max-row-norm {self.max_row_norm:g} does not go with --fp16 or --bf16, whose optimiser has "
-                    "weights of its own: leave them out, take --amp, or give --max-row-norm 0"
+                    f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, where the optimiser "
+                    "has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
                 )
             length = table.weight.norm(dim=1, keepdim=True)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))

@@ -1,7 +1,7 @@
 """The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
 
-Layers, equations and first weights are fairseq's. What is added: unknown words are hidden from the tables of word
-vectors, a pointer can copy them, and in search the beams of a document share what belongs to the document.
+Layers, equations and initial weights are fairseq's. Additions: unknown words are hidden from the tables of word
+vectors, a pointer can copy them, and in search the beams share their document's tensors.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class ConvolutionalEncoder(FConvEncoder):
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """As fairseq's, but ``encoder_out`` stays as it is; with what the pointer needs."""
+        """fairseq's method without reordering ``encoder_out``, and with the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -64,7 +64,7 @@ class ConvolutionalEncoder(FConvEncoder):
 class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
     """fairseq's convolutional decoder with a pointer head; see :class:`FConvDecoder`.
 
-    The pointer's copy attention asks with what the output layer reads, and looks at (z + e) √0.5, as the values of the
+    The pointer's copy attention uses the output layer's input as queries and (z + e) √0.5 as keys, the values of the
     decoder's attention.
     """
 
@@ -82,7 +82,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         )
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk(), len(dictionary))
         self.embed_tokens.is_output_layer = cfg.share_input_output_embed
-        # fairseq's forward pass then ends with what the output layer reads
+        # fairseq's forward pass then ends with the output layer's input
         self.output_projection: Any = self.fc3
         self.fc3: Any = nn.Identity()
         for layer in self.attention:
@@ -102,16 +102,16 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Logits of the next words.
+        """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
-                follow one another. Padding is on the right.
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
+                document are adjacent. Padding is on the right.
             encoder_out: of the encoder.
-            incremental_state: if given, only the last step is computed, from the inputs of the layers' convolutions
-                that are kept here.
-            features_only: return what the output layer reads (N, T, R) in place of logits.
-            request: the words whose likelihood a loss needs, in the place of logits of all words.
+            incremental_state: if given, only the last step is computed. The inputs of the layers' convolutions are
+                cached in it.
+            features_only: return the output layer's input (N, T, R) instead of logits.
+            request: the words that a loss needs, instead of logits of all words.
 
         Returns:
             logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is the mean over layers.
@@ -132,13 +132,13 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return output.pair()
 
     def output_layer(self, states: Tensor) -> Tensor:
-        """Logits (N, T, V) of what the output layer reads (N, T, R)."""
+        """Compute logits (N, T, V) from the output layer's input (N, T, R)."""
         logits: Tensor = self.output_projection(states)
         return logits
 
     @contextlib.contextmanager
     def _attention_of_layers(self) -> Iterator[List[Tensor]]:
-        """The attention (N, T, S) of each layer of a forward pass inside, in training: there fairseq returns none."""
+        """Collect the attention (N, T, S) of each layer of a forward pass in training, where fairseq returns none."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
         hooks = [layer.register_forward_hook(lambda _, __, output: weights.append(output[1])) for layer in layers]
@@ -149,7 +149,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
                 hook.remove()
 
     def _split_encoder_out(self, encoder_out: Tuple[Tensor, Tensor], incremental_state: Any) -> Tuple[Tensor, Tensor]:
-        """Keys (B, E, S) and values (B, S, E) of all layers' attention; in search they are made once."""
+        """Keys (B, E, S) and values (B, S, E) of all layers' attention; in search they are computed once."""
         if not isinstance(incremental_state, BeamState):
             found: Tuple[Tensor, Tensor] = super()._split_encoder_out(encoder_out, incremental_state)
             return found
@@ -159,10 +159,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return memory["keys"], memory["values"]
 
     def make_generation_fast_(self, **_: Any) -> None:
-        """Nothing: fairseq would leave out the attention, which ``--replace-unknown`` and others need."""
+        """Do nothing: fairseq would drop the attention, which ``--replace-unknown`` and others need."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """As fairseq's; the output layer of fairseq's own ``fconv`` is called fc3."""
+        """fairseq's method, for an output layer that fairseq's own ``fconv`` calls fc3."""
         for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
             state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
@@ -170,12 +170,12 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Rows of a table of positions: it begins with some that stand for none."""
+    """Rows of a table of positions, including the first ones, which stand for none."""
     return positions + int(dictionary.pad()) + 1
 
 
 class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
-    """Convolutional encoder-decoder, fairseq's ``fconv``, with a pointer as an option.
+    """Convolutional encoder-decoder: fairseq's ``fconv`` with an optional pointer.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
     """
@@ -183,14 +183,14 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            encoder.num_attention_layers += 1  # by which the encoder divides its gradient
+            encoder.num_attention_layers += 1  # the encoder divides its gradient by this
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
         """Build from the options.
 
         Raises:
-            ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
+            ValueError: an option conflicts with the others, the dictionaries, or the task's lengths.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -199,13 +199,13 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
-        if not task.is_loading:  # a checkpoint has vectors of its own
+        if not task.is_loading:  # a checkpoint has its own vectors
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """As fairseq's, without its products for a fixed number of beams: documents are not repeated here."""
+        """fairseq's method without its products for a fixed number of beams: documents are not repeated here."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

@@ -1,4 +1,4 @@
-"""The options of the convolutional family (Gehring et al. 2017), its presets, and what the options must fulfil."""
+"""Options of the convolutional family (Gehring et al. 2017), its presets, and the checks of its options."""
 
 import ast
 from dataclasses import dataclass, field, fields
@@ -10,12 +10,12 @@ from ...models.convolutions import LAYERS_HELP
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
-    """The options of the convolutional family: those of fairseq's ``fconv``, with its defaults, and the pointer's."""
+    """Options of the convolutional family: fairseq's ``fconv`` with its defaults, and the pointer's."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout of word vectors, layers' inputs and the output"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "width of the documents' word vectors"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
+        default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
     )
     encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
@@ -23,13 +23,13 @@ class ConvolutionalConfig(PointerOptions):
     )
     decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
     decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
-    decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of what the output layer reads"})
+    decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of the output layer's input"})
     decoder_attention: str = field(
         default="True",
-        metadata={"help": 'which layers of the decoder attend to the document: True (all), or a list: "[True, False]"'},
+        metadata={"help": 'decoder layers that attend to the document: True (all), or a list: "[True, False]"'},
     )
     share_input_output_embed: bool = field(
-        default=False, metadata={"help": "summaries' word vectors are the output layer's weight, too"}
+        default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
     )
     max_source_positions: Optional[int] = field(
         default=None, metadata={"help": "positions of documents, end symbol included (default: by --truncate-source)"}
@@ -55,20 +55,20 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "decoder_layers": "[(512, 3)] * 8",
     },
 }
-"""Named architectures: what each changes in the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
+"""Named architectures and their changes to the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """A dataclass of all options with the preset's defaults."""
+    """Make a dataclass of all options with the preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
-    """What ``--decoder-attention`` says: True, or for each layer of the decoder whether it attends to the document.
+    """Parse ``--decoder-attention``: True, or one bool per decoder layer that says whether it attends to the document.
 
     Raises:
-        ValueError: it says neither, or no layer attends.
+        ValueError: it is neither, or no layer attends.
     """
     try:
         value = ast.literal_eval(str(text).strip())
@@ -81,12 +81,12 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
             f"{layers} layers of the decoder"
         )
     if not any(flags):
-        raise ValueError(f'--decoder-attention "{text}": one layer of the decoder must attend to the document, or more')
+        raise ValueError(f'--decoder-attention "{text}": at least one layer of the decoder must attend to the document')
     return value if isinstance(value, bool) else flags
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
+    """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
     for option in ("encoder_embed_dim", "decoder_embed_dim", "decoder_out_embed_dim"):
         if getattr(cfg, option) < 1:
             raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
@@ -95,7 +95,7 @@ def check_options(cfg: Any, task: Any) -> None:
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
             f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: attention "
-            "compares vectors of both sides, so they must be as wide as each other"
+            "compares vectors of both sides, so the widths must be equal"
         )
     if cfg.share_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""``--auxiliary-task entailment``: between updates of summarisation the encoder learns to recognise entailment."""
+"""``--auxiliary-task entailment``: the encoder learns to recognise entailment between updates of summarisation."""
 
 import logging
 from array import array
@@ -24,15 +24,15 @@ from .pair_classifier import PairClassifier
 logger = logging.getLogger(__name__)
 
 SAMPLED_TEXTS = 10_000
-"""Texts that are searched for words which end in punctuation."""
+"""Number of texts to search for words that end in punctuation."""
 
 
 class PairBatches:
-    """Labelled pairs of texts as ids, in batches that only depend on the seed and on a batch's number.
+    """Labelled pairs of texts as ids, in batches that depend only on the seed and the batch's number.
 
     Args:
-        pairs: premise and hypothesis, each ids (T,), and the label. size: pairs in a batch; the last one of a pass over
-            all pairs may have fewer. seed: of the order, which is another one in each pass. pad: id of padding.
+        pairs: premise and hypothesis, each ids (T,), and the label. size: pairs per batch; the last one of an epoch may
+            have fewer. seed: of the order, which changes in each epoch. pad: id of padding.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):
@@ -41,7 +41,7 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # two flat tables: a tensor for each text would take several times the memory
+        # two flat tables: one tensor per text would take several times the memory
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad
@@ -68,7 +68,7 @@ class PairBatches:
 
 
 def training_files(folder: Path) -> List[Path]:
-    """The files of training pairs in a folder: names with "train" that end in .tsv or .jsonl, compressed or not.
+    """Files of training pairs in a folder: names with "train" that end in .tsv or .jsonl, compressed or not.
 
     Raises:
         InputError: there is none.
@@ -76,8 +76,8 @@ def training_files(folder: Path) -> List[Path]:
     found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
     if not found:
         raise InputError(
-            f"--auxiliary-data {folder}: no such folder, or no file *train*.tsv or *train*.jsonl in it; give that of "
-            "SNLI or MultiNLI, or make one with etads-nli synthesise"
+            f"--auxiliary-data {folder}: no such folder, or no file *train*.tsv or *train*.jsonl in it; give the "
+            "folder of SNLI or MultiNLI, or make one with etads-nli synthesise"
         )
     return found
 
@@ -86,7 +86,7 @@ class EntailmentTask(AuxiliaryTask):
     """Trains the encoder and a classifier on labelled pairs of texts (Li, Zhu, Zhang and Zong 2018).
 
     Raises:
-        ValueError: an option has an impossible value, or the model has no classifier of pairs.
+        ValueError: an option has an impossible value, or the model has no pair classifier.
         InputError: there are no pairs, or a file of them is damaged.
     """
 
@@ -97,16 +97,16 @@ class EntailmentTask(AuxiliaryTask):
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """The classifier of pairs; ValueError for a model that cannot read them."""
+        """The pair classifier; ValueError for a model that cannot read pairs."""
         if str(cfg.encoder) == "conv" or cfg.source_factors != "none":
             raise ValueError(
-                "--auxiliary-task needs --encoder rnn without --source-factors, which its texts do not have"
+                "--auxiliary-task needs --encoder rnn without --source-factors, because its texts have no factors"
             )
         width = 2 * cfg.encoder_hidden_size
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """The classifier's cross-entropy on batch ``number``, how many pairs, and how many of them are right."""
+        """The classifier's cross-entropy on batch ``number``, the number of pairs, and the number of correct ones."""
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.batch(number))
         logits = at_least_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
@@ -115,14 +115,14 @@ class EntailmentTask(AuxiliaryTask):
 
 
 def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
-    """Logits (N, C) of the classes of pairs of texts, ids (N, S) and (N, S'), by a model with a classifier."""
+    """Compute logits (N, C) of the classes of pairs of texts, ids (N, S) and (N, S'), by a model with a classifier."""
     vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits
 
 
 def read_batches(folder: Path, task: Any) -> PairBatches:
-    """The training pairs of a folder, as the task's model reads documents; raises InputError."""
+    """Read the training pairs of a folder in the form in which the task's model reads documents; raises InputError."""
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
@@ -142,7 +142,7 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
                 texts.append([*ids, words.eos()])
             pairs.append((texts[0], texts[1], LABELS.index(pair.label)))
     if not pairs:
-        raise InputError(f"--auxiliary-data {folder}: there is no pair in its files")
+        raise InputError(f"--auxiliary-data {folder}: its files have no pairs")
     warning = punctuation_warning(chain.from_iterable(sample), "--auxiliary-words")
     if warning:
         logger.warning(f"--auxiliary-data {folder}: {warning}")
@@ -151,7 +151,7 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
     logger.log(
         level,
         f"--auxiliary-data {folder}: {len(pairs):,} pairs; the model does not know {share:.1%} of their words "
-        "(--auxiliary-words says how texts are cut into words)",
+        "(--auxiliary-words selects the tokeniser)",
     )
     return PairBatches(pairs, cfg.auxiliary_batch_size, cfg.seed, words.pad())
 

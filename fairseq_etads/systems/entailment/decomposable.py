@@ -1,4 +1,4 @@
-"""Decomposable attention: what one sentence says of another, from words compared one by one (Parikh et al. 2016)."""
+"""Decomposable attention: judge entailment by comparing sentences word by word (Parikh et al. 2016)."""
 
 import math
 from typing import Any
@@ -19,8 +19,8 @@ class DecomposableAttention(nn.Module):
         logits = W H([v_1; v_2]) + b
 
     Args:
-        table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: how many.
-        dropout: before each of their layers.
+        table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: number of
+            classes. dropout: before each of their layers.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
@@ -34,7 +34,7 @@ class DecomposableAttention(nn.Module):
         self.classify = nn.Linear(width, classes)
 
     def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """Logits (N, classes) of pairs.
+        """Compute logits (N, classes) of pairs.
 
         Args:
             premises: (N, P) and hypotheses: (N, Q), ids, padded on either side; each must have a word.

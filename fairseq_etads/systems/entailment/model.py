@@ -1,7 +1,7 @@
-"""Entailment models: how likely a premise says what a hypothesis says; their folders, which etads-nli makes.
+"""Entailment models: the probability that a premise entails a hypothesis; and their folders, made by etads-nli.
 
-A folder holds ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), and nothing that could
-run. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
+A folder holds ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), and no executable
+code. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
 """
 
 import json
@@ -14,7 +14,7 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
 from ...data.nli_pairs import LABELS, hide_digits
-from ...data.weights_file import read_weights, write_weights
+from ...data.weights_file import WeightsFile, write_weights
 from ...platform.errors import InputError
 from ...platform.outputs import write_text, writing_by_name
 from ...text.tokenizer import TextConfig, TextTokenizer
@@ -25,16 +25,16 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Raised when folders change so that older versions of this package would misread them."""
+"""Schema number, raised when folders change so that older versions of this package would misread them."""
 ADVICE = "Make it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
-"""Of the widths that config.json may name."""
+"""Largest width that config.json may specify."""
 AT_ONCE = 256
-"""Pairs that are scored at a time."""
+"""Number of pairs scored at a time."""
 
 
 class DigitHidingTokenizer(TextTokenizer):
-    """Cuts text into words, and writes ``#`` for each digit; not before, because ``#`` is a word of its own in text."""
+    """Tokeniser that then replaces each digit by ``#``; not before, because ``#`` is a word in text."""
 
     def encode(self, x: str) -> str:
         return hide_digits(super().encode(x))
@@ -42,12 +42,12 @@ class DigitHidingTokenizer(TextTokenizer):
 
 @dataclass(frozen=True)
 class NliConfig:
-    """What config.json says of a model.
+    """Contents of a model's config.json.
 
     Attributes:
         embed_dim: width of word vectors. width: of the network.
-        words: how raw text is cut into words, see ``WORD_KINDS``. keep_case: whether words are not lower-cased.
-        hide_digits: whether ``#`` stands for each digit.
+        words: kind of words of raw text, see ``WORD_KINDS``. keep_case: do not lower-case words. hide_digits: replace
+            each digit by ``#``.
     """
 
     embed_dim: int = 300
@@ -57,35 +57,35 @@ class NliConfig:
     hide_digits: bool = False
 
     def tokenizer(self) -> TextTokenizer:
-        """What cuts raw text into the words that the model was trained with."""
+        """Tokeniser of raw text, the same as in the model's training."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
         return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
 
     def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
-        """A model with first weights."""
+        """Make a model with initial weights."""
         table = nn.Embedding(len(dictionary), self.embed_dim, dictionary.pad())
         return DecomposableAttention(table, self.width, len(LABELS), dropout)
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """The ids (T,), int64, of the known words, behind ``<s>``, with which words that have no partner align."""
+    """Ids (T,), int64, of the known words after ``<s>``, with which words without a counterpart align."""
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
 
 def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
-    """Ids of several texts, each (T,), as one tensor (N, T), padded on the right."""
+    """Put the ids of several texts, each (T,), into one tensor (N, T), padded on the right."""
     padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
     return padded
 
 
 class EntailmentScorer:
-    """An entailment model that judges: without dropout, and without a gradient.
+    """An entailment model for inference: without dropout and gradients.
 
-    It is no ``nn.Module``, so that what owns one neither trains nor stores its weights.
+    It is not an ``nn.Module``, so a module that owns one neither trains nor stores its weights.
 
     Attributes:
-        config: of the model. dictionary: the words that it knows; it passes over all others.
+        config: of the model. dictionary: the words that it knows; all others are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
@@ -94,10 +94,10 @@ class EntailmentScorer:
 
     @classmethod
     def load(cls, path: Union[str, Path]) -> "EntailmentScorer":
-        """The model of a folder that ``etads-nli train`` has made, on the CPU, frozen. No code of the folder is run.
+        """Load the model of a folder that ``etads-nli train`` made, on the CPU, frozen. No code of the folder is run.
 
         Raises:
-            InputError: it is no such folder, is damaged or incomplete, or was made by a later version.
+            InputError: it is not such a folder, is damaged or incomplete, or was made by a later version.
         """
         folder = Path(path)
         config, words = _checked_config(folder)
@@ -106,10 +106,10 @@ class EntailmentScorer:
         except ValueError as error:
             raise InputError(f"{error}. {ADVICE}") from None
         if fingerprint(dictionary) != words:
-            raise InputError(f"{folder / WORDS} has other words than those of {CONFIG}. {ADVICE}")
-        with torch.device("meta"):  # without memory and random numbers for first weights
+            raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
+        with torch.device("meta"):  # allocates no memory and draws no random numbers for initial weights
             model = config.make_model(dictionary)
-        weights = read_weights(folder / WEIGHTS, {}, model.state_dict(), ADVICE)
+        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 
@@ -119,20 +119,20 @@ class EntailmentScorer:
         return self
 
     def score(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """How likely each premise entails its hypothesis: (N,), float32, on the CPU.
+        """Probability that each premise entails its hypothesis: (N,), float32, on the CPU.
 
         Args:
-            premises, hypotheses: the words of N texts each, without sentence marks, of the kind of the model's
-                ``config.words``; lower-cased here where the model wants that.
+            premises, hypotheses: the words of N texts each, without sentence marks, of the kind ``config.words``;
+                lower-cased here if the model needs that.
 
         Raises:
-            ValueError: there are not as many premises as hypotheses.
+            ValueError: the numbers of premises and hypotheses differ.
         """
         return self.probabilities(premises, hypotheses)[:, LABELS.index("entailment")]
 
     @torch.no_grad()
     def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """How likely each of ``LABELS`` holds: (N, 3), float32, on the CPU; see :meth:`score`."""
+        """Probability of each of ``LABELS``: (N, 3), float32, on the CPU; see :meth:`score`."""
         if len(premises) != len(hypotheses):
             raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
         device = self.model.classify.weight.device
@@ -152,11 +152,11 @@ class EntailmentScorer:
 
 
 def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:
-    """Write a folder's words and config.json; ``about`` says how it was trained, for people."""
+    """Write a folder's words and config.json; ``about`` describes the training, for people."""
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    if not config.hide_digits:  # versions before this option read the folder as well
+    if not config.hide_digits:  # versions before this option can read the folder, too
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
     content |= {"dictionary": fingerprint(dictionary), "training": about}
@@ -164,29 +164,29 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
 
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
-    """Write weights into a folder, in one stroke: what was there before is there until the end."""
+    """Write weights into a folder atomically: the previous content stays until the end."""
     with writing_by_name(folder / name) as partial:
         write_weights(partial, weights)
 
 
 def read_config(folder: Path) -> Dict[str, Any]:
-    """All that config.json says; "training" and "dictionary" are there.
+    """Read config.json; "training" and "dictionary" are required.
 
     Raises:
-        InputError: the folder holds no entailment model, or its config.json is damaged or of a later version.
+        InputError: the folder has no entailment model, or its config.json is damaged or of a later version.
     """
     path = folder / CONFIG
     if not path.is_file():
-        raise InputError(f"{folder}: not an entailment model, for it has no {CONFIG}; etads-nli train makes one")
+        raise InputError(f"{folder}: not an entailment model, because it has no {CONFIG}; etads-nli train makes one")
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). {ADVICE}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f'{path}: not of an entailment model (no "format": "{FORMAT}"); etads-nli train makes one')
+        raise InputError(f'{path}: not from an entailment model (no "format": "{FORMAT}"); etads-nli train makes one')
     if content.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: of schema {content.get('schema_version')}, and this version of fairseq-etads reads "
+            f"{path}: has schema {content.get('schema_version')}, but this version of fairseq-etads reads "
             f"{SCHEMA_VERSION}: update with pip install --upgrade fairseq-etads"
         )
     if not isinstance(content.get("training"), dict) or not isinstance(content.get("dictionary"), str):
@@ -195,7 +195,7 @@ def read_config(folder: Path) -> Dict[str, Any]:
 
 
 def _checked_config(folder: Path) -> Any:
-    """The model's :class:`NliConfig`, and the fingerprint of its words; raises InputError."""
+    """Parse the model's :class:`NliConfig` and the fingerprint of its words; raises InputError."""
     content = read_config(folder)
     given: Any = content.get("model")
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]
@@ -205,5 +205,5 @@ def _checked_config(folder: Path) -> Any:
     right = right and all(type(given[name]) is kind for name, kind in kinds)
     right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
     if not (right and given["words"] in WORD_KINDS):
-        raise InputError(f'{folder / CONFIG} is damaged: "model" is not what etads-nli writes. {ADVICE}')
+        raise InputError(f'{folder / CONFIG} is damaged: "model" is not as etads-nli writes it. {ADVICE}')
     return NliConfig(**given), content.get("dictionary")

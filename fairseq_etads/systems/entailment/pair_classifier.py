@@ -1,16 +1,16 @@
-"""A classifier of pairs of texts on the vectors that an encoder gives them."""
+"""A classifier of pairs of texts from their encoder's vectors."""
 
 import torch
 from torch import Tensor, nn
 
 
 class PairClassifier(nn.Module):
-    """Logits of classes of a pair with the vectors u and v: MLP([u; v; |u-v|; u*v]), with two hidden layers of tanh.
+    """Logits of a pair's classes from the vectors u and v: MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
 
     There is dropout before each of its three layers (Li, Zhu, Zhang and Zong 2018).
 
     Args:
-        width: of u and v. hidden: of the hidden layers. classes: how many.
+        width: of u and v. hidden: width of the hidden layers. classes: number of classes.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):

@@ -1,10 +1,10 @@
 """Training with rewards: Paulus et al. 2018, Pasunuru and Bansal 2018; Norouzi et al. 2016.
 
-``self_critical``  ``--criterion summarization_rl``: sampled summaries that beat greedy ones become likelier
-``augmented``      ``--criterion summarization_raml``: the references are edited by how much an edit costs
+``self_critical``  ``--criterion summarization_rl``: raises the probability of samples that beat greedy ones
+``augmented``      ``--criterion summarization_raml``: trains on randomly edited references
 ``trained``        the rewards ``rougesal`` and ``entail``; the others are in ``evaluation/rewards.py``
 
-It has no job and no command of its own.
+It has no job or command.
 Recipes: ``scripts/reproduce/rougesal_cnndm.sh``, ``debian_rewards.sh``, ``debian_headlines.sh``.
 Page: ``docs/rewards.md``. Tests: ``tests/unit/systems/rewards``, ``tests/e2e/test_reward_training.py``.
 """

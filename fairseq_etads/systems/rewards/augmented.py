@@ -1,4 +1,4 @@
-"""The criterion ``summarization_raml``: reward-augmented maximum likelihood, learning from edited references."""
+"""The criterion ``summarization_raml``: reward-augmented maximum likelihood, training on edited references."""
 
 import functools
 import math
@@ -29,28 +29,28 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     raml_reward: ChoiceEnum(list(REWARDS)) = field(  # type: ignore[valid-type]
         default="rouge2",
         metadata={
-            "help": "what an edited reference is worth. rouge2: its ROUGE-2 F1; entail: how likely the document "
-            "entails it (Li et al. 2018; see --raml-entailment-model); none: less with each edit, so that all samples "
-            "count the same (Norouzi et al. 2016)"
+            "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the document "
+            "entails it (Li et al. 2018; see --raml-entailment-model); none: minus the number of edits, so "
+            "that all samples count the same (Norouzi et al. 2016)"
         },
     )
     raml_temperature: float = field(
-        default=0.85, metadata={"help": "temperature (tau): how far from the reference is learnt; near 0: not at all"}
+        default=0.85, metadata={"help": "temperature (tau): larger values edit the references more; near 0: not at all"}
     )
-    raml_samples: int = field(default=5, metadata={"help": "references drawn for each pair, edited or not"})
+    raml_samples: int = field(default=5, metadata={"help": "number of references drawn for each pair, edited or not"})
     raml_entailment_model: Optional[str] = field(
-        default=None, metadata={"help": "with --raml-reward entail, the model that etads-nli train has made"}
+        default=None, metadata={"help": "with --raml-reward entail, the model made by etads-nli train"}
     )
 
 
-@functools.cache  # summaries have few lengths
+@functools.cache  # summaries have few different lengths
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
-    """q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
+    """Distribution q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
 
-    There are C(L, e) (V-1)^e texts at the distance e, and each weighs exp(-e (1 + log(V-1)) / τ).
+    There are C(L, e) (V-1)^e texts at distance e, each with the weight exp(-e (1 + log(V-1)) / τ).
 
     Args:
-        length: L, the words of a reference. words: V, of which an edit draws another one. temperature: τ.
+        length: L, the words of a reference. words: V, the words that an edit draws from. temperature: τ.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
     log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
@@ -59,15 +59,15 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
 
 
 def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
-    """w = exp(r/τ) / exp(-e/τ) of the samples of each pair (B, K), divided by the pair's sum."""
+    """Weights w = exp(r/τ) / exp(-e/τ) of the samples of each pair (B, K), divided by the pair's sum."""
     return ((rewards + distances) / temperature).softmax(dim=1)
 
 
 class Edits(NamedTuple):
-    """References with some words replaced by others; K samples of each of B summaries.
+    """References with some words replaced: K samples of each of B summaries.
 
     Attributes:
-        distances: how many words were replaced (B, K). changed: which (B, K, T), bool.
+        distances: number of replaced words (B, K). changed: mask of replaced words (B, K, T), bool.
         target: the edited references (B, K, T), ids of the dictionary, padded like the references.
     """
 
@@ -78,22 +78,22 @@ class Edits(NamedTuple):
 
 @register_criterion("summarization_raml", dataclass=SummarizationRAMLConfig)
 class SummarizationRAML(SummarizationNLL):
-    """Likelihood of references of which some words are replaced at random, weighed by what they are worth.
+    """Likelihood of references with randomly replaced words, weighted by their rewards.
 
-    Of each pair K references are drawn: a number e of edits from q(e) (:func:`edit_distances`), then e positions,
-    each of which gets another of the known words. With r(y) the reward of a sample, y* the reference and P that the
-    document x entails a text::
+    K references are drawn for each pair: first a number e of edits from q(e) (:func:`edit_distances`), then e
+    positions, then another known word for each position. With r(y) the reward of a sample, y* the reference and P that
+    the document x entails a text::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
         w(y) = exp(r/τ) / exp(-e/τ), divided by the pair's sum;   L = -Σ w(y) log p(y | x)
 
     (Li, Zhu, Zhang and Zong 2018; with ``none`` Norouzi et al. 2016.) Sentence marks and the end symbol are neither
-    replaced nor drawn. References that were drawn without an edit are one row of the batch. What is random comes from
-    torch's generator, which fairseq seeds anew at every update. Validation computes the references' likelihood.
+    replaced nor drawn. References that were drawn without an edit are one row of the batch. Random numbers come from
+    torch's generator, which fairseq seeds at every update. Validation computes the references' likelihood.
 
     Raises:
-        ValueError: an option has an impossible value, or there is no model of entailment.
-        InputError: the model of entailment cannot be read.
+        ValueError: an option has an impossible value, or there is no entailment model.
+        InputError: the entailment model cannot be read.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SummarizationRAML(SummarizationNLL):
         known = known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}
         self.words = torch.tensor([number for number in range(known) if number not in kept])
-        """V ids, of which an edit draws one."""
+        """V ids that an edit draws from."""
         if len(self.words) < 2:
             raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
         self._place = torch.full((known,), -1)
@@ -127,12 +127,12 @@ class SummarizationRAML(SummarizationNLL):
         self._judge: Optional[TokenJudge] = None
         if self.reward == "entail" and not task.is_loading:
             if not raml_entailment_model:
-                raise ValueError("--raml-reward entail needs --raml-entailment-model, which etads-nli train makes")
+                raise ValueError("--raml-reward entail needs --raml-entailment-model, made by etads-nli train")
             self._judge = TokenJudge(raml_entailment_model, task, "--raml-entailment-model")
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
-        """Make the criterion of its options."""
+        """Build the criterion from its options."""
         return cls(task, **options_of(cfg, SummarizationRAMLConfig))
 
     @classmethod
@@ -141,12 +141,12 @@ class SummarizationRAML(SummarizationNLL):
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
-                "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
-                "choose one"
+                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves most words "
+                "out: choose one"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """As that of ``summarization_nll``, in training of edited references."""
+        """Compute the loss of ``summarization_nll``, in training on edited references."""
         if not model.training:
             return super().forward(model, sample, reduce)
         edits = self.draw(sample["target"].cpu())
@@ -157,7 +157,7 @@ class SummarizationRAML(SummarizationNLL):
         return total, size, logs
 
     def draw(self, target: Tensor) -> Edits:
-        """Draw K edited references of each of the summaries (B, T), ids of the dictionary on the CPU."""
+        """Draw K edited references for each of the summaries (B, T), ids of the dictionary on the CPU."""
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
@@ -168,15 +168,15 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: none of the V words
-        # any other of the V words, which for a word that is none of them is any
+        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: not one of the V words
+        # any other of the V words; any of them for a word that is not among them
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
         return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
     def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
-        """r of each sample (B, K), float32."""
+        """Reward r of each sample (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":
             return -distances.float()
@@ -188,13 +188,13 @@ class SummarizationRAML(SummarizationNLL):
         return found
 
     def _worth(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
-        """The reward of edited references, each of one of the ``pairs`` of the batch: float32 (n,)."""
+        """Reward of edited references, each belonging to one of the batch's ``pairs``: float32 (n,)."""
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
         if self.reward == "rouge2":
             scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
             return torch.tensor(scores)
-        assert self._judge is not None, "a criterion that was made for a trained model trains no further"
+        assert self._judge is not None, "a criterion of a trained model cannot train"
         documents = dict(zip(rows, self._texts(sample["net_input"]["src_tokens"][rows], self.documents)))
         self._judge.to(sample["target"].device)
         of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
@@ -209,7 +209,7 @@ class SummarizationRAML(SummarizationNLL):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """As that of ``summarization_nll``, with the mean reward of the samples and how many words they change."""
+        """Reduce the metrics of ``summarization_nll``, and the samples' mean reward and number of changed words."""
         super().reduce_metrics(logging_outputs)
         drawn = sum(output.get("raml_drawn", 0) for output in logging_outputs)
         for name in ("raml_reward", "raml_edits"):
@@ -219,7 +219,8 @@ class SummarizationRAML(SummarizationNLL):
 
 
 def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
-    """A batch of edited references: a row for each reference that was drawn as it is, and one for each edited one.
+    """Make a batch of edited references: one row for each reference that was drawn unchanged, and one for each edited
+    one.
 
     Args:
         sample: a batch of B pairs. weights: of the samples (B, K).
@@ -236,7 +237,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
     target, changed = edits.target[edited].to(device), edits.changed[edited].to(device)
     batch["target"][len(plain) :] = target
-    # the word before position t + 1 is that of position t, on whichever side the padding is
+    # the word before position t + 1 is the one at position t, on whichever side the padding is
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {

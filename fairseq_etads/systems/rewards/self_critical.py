@@ -1,4 +1,4 @@
-"""The criterion ``summarization_rl``: learning from what sampled summaries are worth (self-critical training)."""
+"""The criterion ``summarization_rl``: learning from the rewards of sampled summaries (self-critical training)."""
 
 import logging
 import math
@@ -41,8 +41,8 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     rewards: str = field(
         default="rougeL",
         metadata={
-            "help": "what a summary is worth: rouge1, rouge2, rougeL (F1 on the tokens of the data), rougesal, entail, "
-            "or module:Class; several, separated by commas, take turns, one for each update"
+            "help": "reward of a summary: rouge1, rouge2, rougeL (F1 on the tokens of the data), rougesal, entail, or "
+            "module:Class; several, separated by commas, alternate from update to update"
         },
     )
     rougesal_saliency: str = field(
@@ -53,45 +53,45 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         },
     )
     entail_model: Optional[str] = field(
-        default=None, metadata={"help": "the model of the reward entail: a folder that etads-nli train has made"}
+        default=None, metadata={"help": "the model of the reward entail: a folder made by etads-nli train"}
     )
     entail_length_cap: str = field(
         default="1",
         metadata={
-            "help": "the reward entail grows with the summary's length, up to that of the reference times this number "
-            "(none: without end)"
+            "help": "the reward entail grows with the summary's length up to this multiple of the reference's length "
+            "(none: without limit)"
         },
     )
     rl_weight: float = field(
         default=0.998,
         metadata={
-            "help": "weight (gamma) of the reward; the likelihood of the references and what is added to it, such as "
-            "--coverage-loss, have the rest, 1 - gamma"
+            "help": "weight (gamma) of the reward; the likelihood of the references, with additions such as "
+            "--coverage-loss, has the weight 1 - gamma"
         },
     )
-    rl_max_len: int = field(default=100, metadata={"help": "most tokens of a sampled summary"})
-    rl_samples: int = field(default=1, metadata={"help": "summaries sampled for each document"})
+    rl_max_len: int = field(default=100, metadata={"help": "maximum number of tokens of a sampled summary"})
+    rl_samples: int = field(default=1, metadata={"help": "number of summaries sampled for each document"})
     rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
         default="greedy",
         metadata={
-            "help": "what the reward of a sample is compared with: that of the greedy summary, the mean of the "
+            "help": "baseline of a sample's reward: the reward of the greedy summary (greedy), the mean of the "
             "document's other samples (others, with --rl-samples 2 or more), or 0 (none)"
         },
     )
 
 
 class Samples:
-    """Sampled summaries of a batch as a model's decoder reads them.
+    """Sampled summaries of a batch, as a decoder reads them.
 
     Args:
-        summaries: ids of the dictionary, with the end symbol, of each document. longest: most tokens that could be
-            drawn. A summary that long has its end symbol from the limit and not from the model.
+        summaries: ids of the dictionary, with the end symbol, of each document. longest: maximum number of tokens. A
+            summary of this length has its end symbol from the limit, not from the model.
         dictionary: of the summaries.
 
     Attributes:
         target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
         previous: (B, T), the same after the end symbol with which summaries begin.
-        words: (B,), scored tokens of each summary. unfinished: how many were cut.
+        words: (B,), number of scored tokens of each summary. unfinished: number of summaries that were cut.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -110,16 +110,16 @@ class Samples:
 class SummarizationRL(SummarizationNLL):
     """Self-critical policy gradient, mixed with likelihood (Rennie et al. 2017; Paulus et al. 2018, section 3.2).
 
-    In training, a summary y^s is drawn from the model and a summary y^g is written greedily, both without dropout:
+    In training, a summary y^s is drawn from the model and a summary y^g is decoded greedily, both without dropout:
 
         L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
-    A sample that is better than the greedy summary becomes likelier. With several samples of a document L_RL is their
-    mean, and in the place of r(y^g) can stand the mean reward of the document's other samples (Kool et al. 2019). L_NLL
-    is the loss of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that
-    gamma means the same for any length. It must not be the sample's own length: samples are worse than greedy summaries
-    on average, and in a mean over their words the longest would suffer least, so that summaries grow without end. log p
+    A sample that is better than the greedy summary becomes likelier. With several samples of a document, L_RL is their
+    mean, and the mean reward of the document's other samples can replace r(y^g) (Kool et al. 2019). L_NLL is the loss
+    of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that gamma means
+    the same for any length. It must not be the sample's own length: samples are worse than greedy summaries on average,
+    and a mean over their words would penalise the longest least, so that summaries would grow without limit. log p
     comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
 
     Raises:
@@ -152,12 +152,12 @@ class SummarizationRL(SummarizationNLL):
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
-        # in a tuple: as an attribute, the model would be a part of the criterion, and stored with it in checkpoints
+        # in a tuple: as an attribute, the model would become part of the criterion and be stored in checkpoints
         self._drawing: Tuple[Any, ...] = ()  # the model, its copy for inference, and the generator
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
-        """Make the criterion of its options."""
+        """Build the criterion from its options."""
         return cls(task, **options_of(cfg, SummarizationRLConfig))
 
     @classmethod
@@ -171,12 +171,12 @@ class SummarizationRL(SummarizationNLL):
         for option in ("sentence_avg", "length_normalised"):
             if getattr(cfg, option, False):
                 raise ValueError(
-                    f"{shown(option, True)} has no effect with --criterion summarization_rl, the loss of which is "
+                    f"{shown(option, True)} has no effect with --criterion summarization_rl, because its loss is "
                     "always the mean over summaries: leave it out"
                 )
         for weight, options, reason in (
-            (1, _OF_LIKELIHOOD, "which leaves the likelihood no weight"),
-            (0, _OF_REWARDS, "which leaves rewards no weight"),
+            (1, _OF_LIKELIHOOD, "which gives the likelihood no weight"),
+            (0, _OF_REWARDS, "which gives rewards no weight"),
         ):
             for option in options:
                 if option in given and cfg.rl_weight == weight:
@@ -189,17 +189,18 @@ class SummarizationRL(SummarizationNLL):
         return {**vars(self), "_drawing": ()}
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """As that of ``summarization_nll``; validation losses are those of the likelihood alone."""
+        """Compute the loss of ``summarization_rl``; in validation, the loss of the likelihood alone."""
         total, size, logs = super().forward(model, sample, reduce)
         if not model.training or self.rl_weight == 0:
             return total, size, logs
-        number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
+        number = self._updates % len(self.rewards)  # counts updates, so that accumulated batches share a reward
         encoder_out = self.encode(model, sample)
         sampled, greedy = self.draw(model, sample, encoder_out)
         gains, figures = self.gains(sample, sampled, greedy, number)
-        gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]  # by the references' mean length
+        # divided by the references' mean length
+        gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]
         drawn = Samples(sampled, self.longest, self.dictionary)
-        taught = gains.nonzero().flatten()  # a sample that is worth as much as its baseline teaches nothing
+        taught = gains.nonzero().flatten()  # a sample with the reward of its baseline teaches nothing
         policy = total.new_zeros(())
         if len(taught):
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
@@ -217,7 +218,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
-        """The encoder's output for a batch, without dropout and with its graph: of what is drawn, and of its loss."""
+        """The encoder's output for a batch, without dropout and with its graph, for sampling and for the loss."""
         with evaluating([model]):
             return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
 
@@ -226,10 +227,10 @@ class SummarizationRL(SummarizationNLL):
     ) -> Tuple[List[Tensor], List[Tensor]]:
         """Sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
 
-        A document's samples stand together. Greedy summaries are there only as a baseline.
+        A document's samples are adjacent. Greedy summaries are computed only as a baseline.
 
         Args:
-            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded anew.
+            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded again.
         """
         model = unwrapped(model)
         if not self._drawing or self._drawing[0] is not model:
@@ -237,7 +238,8 @@ class SummarizationRL(SummarizationNLL):
             self._drawing = (model, inference, self._make_generator(model, inference))
         _, inference, generator = self._drawing
         encoded = None
-        if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":  # where it is kept
+        # on the device where it is stored
+        if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
             encoded.of(0).keep_encoder_out(inference.current(), encoder_out)
         sampled: List[Tensor] = []
@@ -251,8 +253,8 @@ class SummarizationRL(SummarizationNLL):
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not decoder_capabilities(model).shares_documents:
-            raise ValueError("--criterion summarization_rl: for the models of this project only")
-        beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
+            raise ValueError("--criterion summarization_rl: only for the models of this project")
+        beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws independently
         if self.baseline == "greedy":
             beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)
         return SummaryGenerator(
@@ -270,7 +272,8 @@ class SummarizationRL(SummarizationNLL):
     def gains(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
-        """What each sample is worth beyond the baseline, by reward ``number``: float32 (B * samples,); and what to log.
+        """Reward of each sample minus its baseline, by reward ``number``: float32 (B * samples,); and the values to
+        log.
 
         Raises:
             ValueError: the reward returns something other than a finite number for each summary.
@@ -301,7 +304,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
-        """The sentences of summaries or documents (ids of the dictionary, padded or not)."""
+        """Sentences of summaries or documents (ids of the dictionary, padded or not)."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
         texts: List[Text] = []
         for row in rows:
@@ -310,7 +313,7 @@ class SummarizationRL(SummarizationNLL):
         return texts
 
     def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
-        """The sum over samples of -gain times the log-probability.
+        """Sum over samples of -gain times the log-probability.
 
         Args:
             encoder_out: of :meth:`encode`. gains: (N,), constants. of: (N,) int64, the document of each sample.
@@ -323,10 +326,12 @@ class SummarizationRL(SummarizationNLL):
         return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * gains.to(device)).sum()
 
     def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
-        """Log-probabilities of sampled tokens (N, T), ids of the dictionary, by the distribution they were drawn from.
+        """Log-probabilities of sampled tokens (N, T), ids of the dictionary, under the distribution they were drawn
+        from.
 
-        It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
-        own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
+        This is the model's distribution without tokens that are never drawn: padding and, with a pointer, the unknown
+        word. Under the model's own log p, samples that are worse than the baseline would make these tokens likelier,
+        because no sample ever penalises them.
         """
         request = WordRequest(target, whole=True)
         output = model.decoder(previous, encoder_out=encoder_out, request=request)
@@ -340,7 +345,7 @@ class SummarizationRL(SummarizationNLL):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """As that of ``summarization_nll``, with rewards and lengths of the summaries drawn, as means over them."""
+        """Reduce the metrics of ``summarization_nll``, and mean rewards and lengths of the samples."""
         super().reduce_metrics(logging_outputs)
 
         def total(name: str) -> float:

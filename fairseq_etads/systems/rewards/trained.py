@@ -1,6 +1,6 @@
 """The rewards ``rougesal`` and ``entail``, which need training data or trained models (Pasunuru and Bansal 2018).
 
-:mod:`fairseq_etads.evaluation.rewards` has their formulas; here is where their numbers come from.
+:mod:`fairseq_etads.evaluation.rewards` has their formulas; this module provides their weights and probabilities.
 """
 
 import logging
@@ -22,13 +22,13 @@ from ...vocabulary.kinds import detect_subwords, detect_words
 logger = logging.getLogger(__name__)
 
 IDF = "idf"
-"""The value of ``--rougesal-saliency`` that is no checkpoint."""
+"""Value of ``--rougesal-saliency`` that is not a checkpoint."""
 
 
 class Frequencies:
-    """Saliency of words by how few training documents have them: their idf, divided by that of a word in none.
+    """Saliency of words by inverse document frequency in training documents, divided by an unseen word's.
 
-    The documents are read when the first weight is wanted, as far as the model reads them.
+    The documents are read, truncated as for the model, when the first weight is needed.
 
     Args:
         task: of the training, with its data.
@@ -39,7 +39,7 @@ class Frequencies:
         self._weights: Dict[str, float] = {}
 
     def __call__(self, sentences: Text) -> Weights:
-        """A number above 0 and up to 1 for each word of the sentences."""
+        """A number above 0 and at most 1 for each word of the sentences."""
         if not self._weights:
             self._weights = self._count()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
@@ -53,13 +53,13 @@ class Frequencies:
 
 
 class Tagger:
-    """Saliency of words by a trained tagger: the probability of each in its own sentence.
+    """Saliency of words by a trained tagger: each word's probability in its sentence.
 
     Args:
-        path: a checkpoint of ``--arch word_tagger``. task: of the training, whose dictionary the tagger must have.
+        path: a checkpoint of ``--arch word_tagger``. task: of the training; the tagger must have the same dictionary.
 
     Raises:
-        ValueError: it is no such checkpoint, or was trained with another dictionary.
+        ValueError: it is not such a checkpoint, or was trained with another dictionary.
     """
 
     def __init__(self, path: str, task: Any):
@@ -69,7 +69,7 @@ class Tagger:
         overrides = {"init_from": None, "data": task.cfg.data}
         models, _, _ = checkpoint_utils.load_model_ensemble_and_task([path], overrides)
         if not isinstance(models[0], WordTagger):
-            raise ValueError(f"{option}: its model is no word tagger (--arch word_tagger)")
+            raise ValueError(f"{option}: its model is not a word tagger (--arch word_tagger)")
         self._model = models[0].eval().requires_grad_(False)
         self._dictionary = task.source_dictionary
 
@@ -91,36 +91,37 @@ class Tagger:
 
 
 class TokenJudge:
-    """An entailment model for texts of the data's tokens, which are joined to words first.
+    """An entailment model for texts of the data's tokens, which are first joined to words.
 
     Args:
-        path: a folder of ``etads-nli train``. task: of the training. option: that named the folder, for messages.
+        path: a folder of ``etads-nli train``. task: of the training. option: the option that named the folder, for
+            messages.
 
     Raises:
-        ValueError: the data have no words that could be judged.
+        ValueError: the data has no words that can be judged.
         InputError: the folder cannot be read.
     """
 
     def __init__(self, path: str, task: Any, option: str):
         if not is_there("entailment"):
             raise ValueError(belongs_to("--rewards entail", "entailment"))
-        from ..entailment.model import EntailmentScorer  # the other rewards can do without that system
+        from ..entailment.model import EntailmentScorer  # the other rewards do not need that system
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
         self._subwords = detect_subwords(dictionary)
         if self._subwords == "gpt2":
-            raise ValueError(f"{option} {path}: the data have GPT-2's pieces, and an entailment model judges words")
+            raise ValueError(f"{option} {path}: the data has GPT-2's pieces, but an entailment model judges words")
         kind = detect_words(dictionary, self._subwords)
         self._tokenizer = config.tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
             logger.warning(
-                f"{option} {path}: its words are of the kind {config.words}, and those of the data seem to be of the "
-                f"kind {kind}; etads-nli train --words {kind} makes one for them"
+                f"{option} {path}: its words are of the kind {config.words}, but the data's words seem to be of the "
+                f"kind {kind}; etads-nli train --words {kind} makes a matching model"
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
-        """How likely each premise entails its hypothesis; texts are lists of tokens without sentence marks."""
+        """Probability that each premise entails its hypothesis; texts are lists of tokens without sentence marks."""
         words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found
@@ -135,7 +136,7 @@ class TokenJudge:
 
 
 class Rewards:
-    """The rewards of ``--rewards`` in their order, and the models that they own.
+    """The rewards of ``--rewards`` in order, and the models that they own.
 
     Args:
         names: of the option, separated by commas.
@@ -146,7 +147,7 @@ class Rewards:
 
     Raises:
         ValueError: a reward does not exist, an option that it needs is missing or has an impossible value, or an option
-            is given that none of them reads.
+            is given that none of them uses.
     """
 
     def __init__(self, names: str, saliency: str, entail_model: Optional[str], length_cap: str, task: Any):
@@ -163,7 +164,7 @@ class Rewards:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
         self._rewards: List[Reward] = []
-        if not task.is_loading:  # fairseq-validate asks for no rewards, and their models may be out of its reach
+        if not task.is_loading:  # fairseq-validate uses no rewards, and may not have access to their models
             self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
@@ -172,7 +173,7 @@ class Rewards:
     def __call__(
         self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
     ) -> Sequence[float]:
-        """What reward ``number`` says of summaries; models that it needs run on ``device``."""
+        """Compute reward ``number`` of summaries; models that it needs run on ``device``."""
         for model in self._models:
             model.to(device)
         return self._rewards[number](summaries, references, documents)
@@ -193,7 +194,7 @@ class Rewards:
 
 
 def _length_cap(value: str) -> Optional[float]:
-    """The value of ``--entail-length-cap``: a number, or None for "none"; raises ValueError for anything else."""
+    """Parse ``--entail-length-cap``: a number, or None for "none"; raises ValueError for anything else."""
     if value == "none":
         return None
     try:

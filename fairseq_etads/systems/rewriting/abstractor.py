@@ -1,4 +1,4 @@
-"""A trained summariser of single sentences that rewrites those which an extractor takes, and does not change."""
+"""A trained, frozen summariser of single sentences, which rewrites the sentences that an extractor selects."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -15,20 +15,20 @@ from ...text.words import SENTENCE_MARK
 from ...vocabulary.dictionary import known_words
 
 TOKENS = 8000
-"""Most tokens of sentences that are rewritten at a time, with padding."""
+"""Maximum number of tokens, with padding, that are rewritten at a time."""
 
 
 class Abstractor:
-    """Rewrites sentences with the model of a checkpoint, whose weights get no gradient.
+    """Rewrites sentences with a checkpoint's model; its weights get no gradient.
 
     Args:
-        checkpoint: of fairseq-train; of any architecture of this project that writes summaries. data: the binarised
-            data directory, whose dictionary must be the one it was trained with. option: that named the checkpoint.
-        device: where it computes. beam: of the search; 1 is greedy. diversity: what the i-th best continuation of a
-            hypothesis loses, times i (from 0). longest: most tokens of a rewritten sentence.
+        checkpoint: of fairseq-train, with any architecture of this project that writes summaries. data: the binarised
+            data directory, with the dictionary of the training. option: the option that named the checkpoint.
+        device: for computing. beam: beam size; 1 is greedy. diversity: penalty of a hypothesis's i-th best
+            continuation, times i (from 0). longest: maximum number of tokens of a rewritten sentence.
 
     Raises:
-        InputError: the checkpoint is of no such model, or it was trained with another dictionary.
+        InputError: the checkpoint is not of such a model, or it was trained with another dictionary.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Abstractor:
             raise InputError(f"{option} {checkpoint}: {error}") from None
         model: Any = models[0]
         if not decoder_capabilities(model).shares_documents:
-            raise InputError(f"{option} {checkpoint}: it is no model of this project that writes summaries")
+            raise InputError(f"{option} {checkpoint}: it is not a model of this project that writes summaries")
         task.factors.refuse_plain_words()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()
@@ -71,10 +71,10 @@ class Abstractor:
         )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
-        """The hypotheses of each sentence (ids (n,) of the dictionary, without the end symbol), best first.
+        """Hypotheses of each sentence (ids (n,) of the dictionary, without the end symbol), best first.
 
-        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for what they hold. Sentences are read up to the
-        length with which the model was trained; the same one is rewritten once.
+        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for their contents. Sentences are truncated as
+        in the model's training; equal ones are rewritten once.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]
         found: Dict[Tuple[int, ...], List[Dict[str, Tensor]]] = {}

@@ -1,4 +1,4 @@
-"""The criterion ``extractor_rl``: an extractor learns from what its sentences are worth when they are rewritten."""
+"""The criterion ``extractor_rl``: an extractor learns from the rewards of its rewritten sentences."""
 
 import math
 from dataclasses import dataclass, field
@@ -25,23 +25,19 @@ class ExtractorRLConfig(FairseqDataclass):
 
     abstractor: Optional[str] = field(
         default=None,
-        metadata={
-            "help": "checkpoint of the model that rewrites sentences, such as sentence_rewriter; it is not trained"
-        },
+        metadata={"help": "checkpoint of the model that rewrites sentences, such as sentence_rewriter; it is frozen"},
     )
-    rl_discount: float = field(
-        default=DISCOUNT, metadata={"help": "how much of what follows counts for a step, for each step between"}
-    )
-    rl_max_len: int = field(default=30, metadata={"help": "most tokens of a rewritten sentence"})
+    rl_discount: float = field(default=DISCOUNT, metadata={"help": "discount factor of later rewards, per step"})
+    rl_max_len: int = field(default=30, metadata={"help": "maximum number of tokens of a rewritten sentence"})
 
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
 class ExtractorRL(FairseqCriterion):
     """Advantage actor-critic for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, section 3.1).
 
-    In training, sentences are drawn one by one until the stop, none twice. The abstractor rewrites each greedily, and
-    :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the summary. With R_t the
-    discounted returns, of mean 0 and deviation 1 over the batch's N steps, and b_t the critic's guess::
+    In training, sentences are drawn one by one, without repetition, until the stop. The abstractor rewrites each
+    greedily, and :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the summary.
+    With R_t the discounted returns, of mean 0 and deviation 1 over the batch's N steps, and b_t the critic's estimate::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
@@ -63,22 +59,22 @@ class ExtractorRL(FairseqCriterion):
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
-        # in a tuple, so that its weights are not those of the criterion, which fairseq would train and store
+        # in a tuple, so that fairseq does not train or store its weights as part of the criterion
         self._abstractor: Tuple[Abstractor, ...] = ()
-        self._rewriter(torch.device("cpu"))  # a wrong path should be heard of now
+        self._rewriter(torch.device("cpu"))  # report a wrong path now
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled: all but the abstractor, which is loaded again when it is needed."""
+        """Drop the abstractor from the pickle; it is loaded again on demand."""
         return {**vars(self), "_abstractor": ()}
 
     def _rewriter(self, device: torch.device) -> Abstractor:
-        """The abstractor on a device."""
+        """The abstractor on a device, loaded on demand."""
         if not self._abstractor or self._abstractor[0].device != device:
             self._abstractor = (Abstractor(option="--abstractor", device=device, **self._load),)
         return self._abstractor[0]
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """The loss of a batch, the number of steps or documents to divide it by, and what to log."""
+        """Compute the loss of a batch, the number of steps or documents to divide it by, and the values to log."""
         extractor = unwrapped(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
@@ -99,7 +95,7 @@ class ExtractorRL(FairseqCriterion):
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
     def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
-        """The reward of each step, those of sentences and that of the stop, of each document.
+        """Rewards of each document's steps: of its sentences, then of the stop.
 
         Args:
             tokens: documents (B, S). chosen: (B, T), of :meth:`PointerExtractor.extract`. summaries: (B, T'), ids.
@@ -115,17 +111,17 @@ class ExtractorRL(FairseqCriterion):
         return rewards
 
     def _spelled(self, tokens: Any) -> List[str]:
-        """The words of ids without padding and end symbol."""
+        """Words of ids without padding and end symbol."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
     def losses(
         self, model: Any, sample: Dict[str, Any], chosen: Tensor, rewards: List[List[float]]
     ) -> Tuple[Tensor, Tensor]:
-        """The two sums of the loss over all steps.
+        """Compute the two sums of the loss over all steps.
 
         Args:
-            chosen: (B, T), what was taken, the stop at last, -1 behind it. rewards: of each of these steps.
+            chosen: (B, T), the selected candidates, the stop last, -1 after it. rewards: of each of these steps.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])

@@ -1,4 +1,4 @@
-"""An extractor that takes the sentences of a document one by one, in an order of its own (Chen and Bansal 2018).
+"""An extractor that selects the sentences of a document one by one, in any order (Chen and Bansal 2018).
 
 It is trained by ``--criterion extractor_nll`` on the labels of ``etads-labels --kind match`` and then, with
 ``--learn-to-stop``, by ``--criterion extractor_rl``. ``etads-rewrite`` summarises with it.
@@ -22,33 +22,35 @@ from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, Sentenc
 
 @dataclass
 class PointerExtractorConfig(FairseqDataclass):
-    """Options of pointer extractors; the defaults are those of Chen and Bansal 2018."""
+    """Options of pointer extractors; the defaults follow Chen and Bansal 2018."""
 
     encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
     sentence_filters: int = field(
         default=100,
-        metadata={"help": "filters over 3 words, as many over 4, and over 5, which make a sentence's vector"},
+        metadata={"help": "number of filters of each width (3, 4 and 5 words) that encode a sentence"},
     )
     encoder_hidden_size: int = field(default=256, metadata={"help": "width of each direction of the sentences' LSTM"})
     decoder_hidden_size: int = field(default=256, metadata={"help": "width of the pointer network"})
     learnt_start: bool = field(
         default=False,
-        metadata={"help": "learn the first states of the sentences' LSTM, as in Chen and Bansal's code, instead of 0"},
+        metadata={
+            "help": "learn the initial states of the sentences' LSTM, as in Chen and Bansal's code, instead of using 0"
+        },
     )
-    max_sentences: int = field(default=60, metadata={"help": "sentences of a document that are read"})
-    max_sentence_words: int = field(default=100, metadata={"help": "words of a sentence that are read"})
+    max_sentences: int = field(default=60, metadata={"help": "maximum number of sentences read per document"})
+    max_sentence_words: int = field(default=100, metadata={"help": "maximum number of words read per sentence"})
     learn_to_stop: bool = field(
         default=False,
-        metadata={"help": "one more candidate beside the sentences ends the summary; for --criterion extractor_rl"},
+        metadata={"help": "add a candidate that ends the summary; for --criterion extractor_rl"},
     )
 
 
 class Scores(NamedTuple):
-    """What a pointer extractor says of the steps of a choice.
+    """A pointer extractor's output for the steps of a choice.
 
     Attributes:
-        logits: (B, T, C), at least float32, of taking each candidate; minus infinity where there is none.
+        logits: (B, T, C), at least float32, of selecting each candidate; minus infinity where there is none.
         values: b (B, T), the critic's expected returns; None without --learn-to-stop.
     """
 
@@ -57,14 +59,14 @@ class Scores(NamedTuple):
 
 
 class PointerExtractor(SelectingModel):
-    """Filters over the words of each sentence, an LSTM in both directions over sentences, and a pointer network.
+    """Filters over the words of each sentence, a bidirectional LSTM over sentences, and a pointer network.
 
-    Candidates are the N sentences of the longest document of a batch, numbered as the documents' marks count them. With
-    ``--learn-to-stop`` there is one more, number N, a learnt vector: who takes it ends the summary.
+    Candidates are the N sentences of the longest document of a batch, numbered by the documents' sentence marks. With
+    ``--learn-to-stop`` there is one more, number N, with a learned vector: selecting it ends the summary.
 
     Attributes:
         stop: this vector (D,), or None. critic: for training with rewards, or None.
-        max_sentences: how many sentences of a document are read.
+        max_sentences: maximum number of sentences read per document.
     """
 
     unit = "sentences"
@@ -92,7 +94,7 @@ class PointerExtractor(SelectingModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
-        """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
+        """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
         options = plain_options(cfg)
         sizes = ("encoder_embed_dim", "sentence_filters", "encoder_hidden_size", "decoder_hidden_size")
         check_options(options, *sizes, "max_sentences", "max_sentence_words")
@@ -101,11 +103,11 @@ class PointerExtractor(SelectingModel):
 
     @property
     def criterions(self) -> Any:  # type: ignore[override]
-        """Those that train it."""
+        """Criterions that train it."""
         return ("extractor_nll",) if self.stop is None else ("extractor_rl",)
 
     def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
-        """Let the critic begin as a copy of the pointer network of an extractor that had none."""
+        """Initialise the critic as a copy of the pointer network if the checkpoint's extractor had none."""
         super().upgrade_state_dict(state_dict)
         own, copied = "pointer_network.", "critic.network."
         if self.critic is not None and not any(name.startswith(copied) for name in state_dict):
@@ -113,7 +115,7 @@ class PointerExtractor(SelectingModel):
             state_dict.update({f"{copied}{name}": value.clone() for name, value in learnt.items()})
 
     def read(self, src_tokens: Tensor) -> Candidates:
-        """The sentences of documents (B, S): N states."""
+        """Encode the sentences of documents (B, S) as N states."""
         tokens, there, _ = words_by_sentence(
             src_tokens, self.real_words(src_tokens), self.mark, self.max_sentences, self.max_words
         )  # (B, N, W)
@@ -125,7 +127,7 @@ class PointerExtractor(SelectingModel):
         return Candidates(states, missing)
 
     def with_stop(self, sentences: Candidates) -> Candidates:
-        """The same with the stop vector behind them, where there is one."""
+        """Append the stop vector, if there is one."""
         if self.stop is None:
             return sentences
         states, missing = sentences
@@ -135,12 +137,12 @@ class PointerExtractor(SelectingModel):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, chosen: Optional[Tensor] = None, **_: Any
     ) -> Scores:
-        """How likely each step of a choice is.
+        """Score each step of a choice.
 
         Args:
-            src_tokens: documents (B, S), int64. chosen: (B, T), numbers of candidates; negative behind the end.
+            src_tokens: documents (B, S), int64. chosen: (B, T), numbers of candidates; negative after the end.
         """
-        assert chosen is not None, "an extractor is asked about a choice of sentences"
+        assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
         candidates = self.with_stop(sentences)
         logits = self.pointer_network.follow(candidates, chosen)
@@ -149,14 +151,13 @@ class PointerExtractor(SelectingModel):
 
     @torch.no_grad()
     def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:
-        """Take sentences until the extractor stops, or ``most`` of them if it has not learnt to; none twice.
+        """Select sentences, none twice, until the extractor stops; one that cannot stop selects ``most``.
 
         Args:
             src_tokens: documents (B, S). sample: draw from the probabilities, instead of taking the likeliest.
 
         Returns:
-            (B, T), numbers of candidates in the order in which they were taken, the stop (N) among them, and -1 behind
-            the end.
+            (B, T), numbers of candidates in order of selection, with the stop (N), and -1 after the end.
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
@@ -167,7 +168,7 @@ class PointerExtractor(SelectingModel):
         steps: List[Tensor] = []
         while not ended.all() and (most is None or len(steps) < most):
             scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
-            # what has ended draws, too, and what it draws is not used
+            # finished documents draw, too; these draws are not used
             scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
             taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
             steps.append(taken[:, 0].masked_fill(ended, -1))
@@ -179,10 +180,10 @@ class PointerExtractor(SelectingModel):
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
     def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
-        """The words (ids (n,)) of the sentences that were taken from each document, in the order in which they were.
+        """The words (ids (n,)) of the sentences selected from each document, in order of selection.
 
         Args:
-            src_tokens: documents (B, S). chosen: (B, T), what :meth:`extract` returns for them. With a stop vector the
+            src_tokens: documents (B, S). chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the
                 last step of each document is the stop.
         """
         found = []
@@ -193,7 +194,7 @@ class PointerExtractor(SelectingModel):
         return found
 
     def sentences_of(self, document: Tensor) -> List[Tensor]:
-        """The words (ids (n,)) of each sentence of a document (S,), all of them, numbered as candidates are."""
+        """The words (ids (n,)) of all sentences of a document (S,), numbered like candidates."""
         found: List[List[int]] = [[]]
         for token in document.tolist():
             if token == self.mark:
@@ -204,11 +205,11 @@ class PointerExtractor(SelectingModel):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
-"""Named architectures: what each changes in the defaults."""
+"""Named architectures and their changes to the defaults."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """A dataclass of all options with the preset's defaults."""
+    """Make a dataclass of all options with the preset's defaults."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
     ]

@@ -1,4 +1,4 @@
-"""A pointer network that takes sentences one after another, its critic, and vectors of sentences from their words."""
+"""A pointer network that selects sentences one by one, its critic, and sentence vectors from words."""
 
 from typing import List, NamedTuple, Tuple
 
@@ -10,16 +10,16 @@ from ...kernels.precision import at_least_float32
 from ...layers.additive import SharedKeys, SharedStates
 
 WIDTHS = (3, 4, 5)
-"""How many words the filters of :class:`SentenceConvolution` see at once."""
+"""Filter widths of :class:`SentenceConvolution`, in words."""
 
 
 class SentenceConvolution(nn.Module):
-    """Vectors of sentences: for each filter ReLU and the maximum over the sentence (Kim 2014).
+    """Sentence vectors: for each filter, ReLU and the maximum over the sentence (Kim 2014).
 
-    A sentence with fewer words than the widest filter sees is filled up with vectors of 0.
+    A sentence shorter than the widest filter is padded with vectors of 0.
 
     Args:
-        word: width of word vectors. filters: how many of each of :data:`WIDTHS`.
+        word: width of word vectors. filters: number of each of :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -27,9 +27,9 @@ class SentenceConvolution(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(word, filters, width) for width in WIDTHS)
 
     def forward(self, words: Tensor, there: Tensor) -> Tensor:
-        """Word vectors (R, W, E), of which ``there`` (R, W) bool are words, -> (R, 3 * filters).
+        """Encode word vectors (R, W, E), masked by ``there`` (R, W) bool, as (R, 3 * filters).
 
-        The words of a sentence are its first places. What the others hold changes nothing.
+        A sentence's words come first. Other places have no effect.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -38,13 +38,14 @@ class SentenceConvolution(nn.Module):
         found = []
         for convolution, width in zip(self.convolutions, WIDTHS):
             windows = convolution(words).relu()  # (R, filters, windows)
-            behind = torch.arange(windows.shape[2], device=words.device) > lengths - width  # of other sentences' length
-            found.append(windows.masked_fill(behind[:, None], 0).amax(dim=2))  # 0 is the least that ReLU gives
+            # windows beyond the sentence
+            behind = torch.arange(windows.shape[2], device=words.device) > lengths - width
+            found.append(windows.masked_fill(behind[:, None], 0).amax(dim=2))  # 0 is the minimum of ReLU
         return torch.cat(found, dim=1)
 
 
 class Candidates(NamedTuple):
-    """What can be taken from B documents: their sentences and, for a model that has learnt to stop, the end.
+    """Candidates of B documents: their sentences and, for a model that has learned to stop, the stop.
 
     Attributes:
         states: h (B, C, D). missing: (B, C) bool, True where a document has no such sentence.
@@ -55,11 +56,11 @@ class Candidates(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What each step of a :class:`PointerNetwork` reads of the candidates.
+    """Tensors of the candidates that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
-        glimpsed: k = W_1 h as what the glimpse compares with. values: the same as what it reads.
-        keys: W_3 h, with which the choice is compared. missing: (B, C) bool.
+        glimpsed: k = W_1 h, the keys of the glimpse. values: k again, the values of the glimpse. keys: W_3 h, the keys
+            of the choice. missing: (B, C) bool.
     """
 
     glimpsed: SharedKeys
@@ -89,14 +90,14 @@ class _Comparison(nn.Module):
 class PointerNetwork(nn.Module):
     """Scores of candidates at each step (Vinyals et al. 2015; with a glimpse, Chen and Bansal 2018, section 2.1.2)::
 
-        g_t = LSTM(x_t),  x_1 learnt and x_t = h of what was taken at step t - 1
+        g_t = LSTM(x_t),  x_1 learned and x_t = h of the candidate of step t - 1
         k_j = W_1 h_j,  z_t = Σ_j softmax_j(v_1 · tanh(k_j + W_2 g_t)) k_j
         u_tj = v_2 · tanh(W_3 h_j + W_4 z_t)
 
     The glimpse reads k and not h, as in the authors' code.
 
     Args:
-        width: D, of h. hidden: H, of the LSTM and the comparisons.
+        width: D, of h. hidden: H, width of the LSTM and the comparisons.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -108,13 +109,13 @@ class PointerNetwork(nn.Module):
         self.choice = _Comparison(width, hidden)
 
     def remember(self, candidates: Candidates) -> Memory:
-        """What is computed once for all steps."""
+        """Compute the tensors that are the same for all steps."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
         return Memory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
 
     def begin(self, documents: int) -> Tuple[Tensor, State]:
-        """The first input (B, 1, D) and the first state."""
+        """Return the first input (B, 1, D) and the initial state."""
         h, c = self.first_states[:, None, None].expand(-1, 1, documents, -1).contiguous()
         return self.first_input.expand(documents, 1, -1), (h, c)
 
@@ -125,17 +126,17 @@ class PointerNetwork(nn.Module):
             inputs: x (B, T, D). state: before them.
 
         Returns:
-            u (B, T, C), at least float32, those of missing candidates too; the state after the steps.
+            u (B, T, C), at least float32, for missing candidates, too; the state after the steps.
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
         return self.choice.scores(memory.values.read(weights), memory.keys), state
 
     def follow(self, candidates: Candidates, chosen: Tensor) -> Tensor:
-        """The scores at each step of a given choice.
+        """Score each step of a given choice.
 
         Args:
-            chosen: (B, T), numbers of candidates; negative behind the end.
+            chosen: (B, T), numbers of candidates; negative after the end.
 
         Returns:
             u (B, T, C), at least float32.
@@ -149,14 +150,14 @@ class PointerNetwork(nn.Module):
 
 
 class Critic(nn.Module):
-    """Expected returns b_t of a policy that takes sentences (Chen and Bansal 2018, section 3.1).
+    """Expected returns b_t of a policy that selects sentences (Chen and Bansal 2018, section 3.1).
 
-    It is a pointer network with weights of its own. In each step it is given what it has read in the step before, the
-    mean of the sentences' states weighted by softmax(u_t), and makes a number of this mean. So it knows nothing of what
-    was taken.
+    It is a pointer network with its own weights. Each step reads the mean of the sentences' states weighted by
+    softmax(u_t), turns it into a number, and passes it to the next step as input. So the critic does not know which
+    sentences were selected.
 
     Args:
-        width, hidden: as of :class:`PointerNetwork`.
+        width, hidden: as in :class:`PointerNetwork`.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -165,7 +166,7 @@ class Critic(nn.Module):
         self.value = nn.Linear(width, 1)
 
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
-        """b (B, steps), at least float32, from the documents' sentences without the end."""
+        """Compute b (B, steps), at least float32, from the documents' sentences without the stop."""
         memory = self.network.remember(sentences)
         inputs, state = self.network.begin(len(sentences.states))
         values: List[Tensor] = []
@@ -178,10 +179,10 @@ class Critic(nn.Module):
 
 
 def taken_before(chosen: Tensor, count: int) -> Tensor:
-    """Which of ``count`` candidates have been taken before each step, (B, T, C) bool.
+    """Mask of candidates selected before each step, (B, T, C) bool, of ``count`` candidates.
 
     Args:
-        chosen: (B, T), numbers of candidates; negative behind the end, where nothing counts as taken.
+        chosen: (B, T), numbers of candidates; negative after the end, where none counts as selected.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]
     before = taken.long().cumsum(dim=1) - taken.long()

@@ -1,4 +1,4 @@
-"""What taking a sentence is worth: rewards, discounted returns, their standard form. Without torch and fairseq."""
+"""Rewards and discounted returns of selecting sentences, and their standardisation. Without torch and fairseq."""
 
 import math
 from typing import List, Sequence
@@ -7,17 +7,17 @@ from ...evaluation.rewards import Text, rouge_l, rouge_n
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7
-"""Added to a deviation before it divides, so that equal returns become 0."""
+"""Added to a deviation before division, so that equal returns become 0."""
 
 
 def step_rewards(rewritten: Text, reference: Text) -> List[float]:
     """The reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
 
     Args:
-        rewritten: the sentences that were taken, rewritten, in their order. reference: the sentences of the summary.
+        rewritten: the selected sentences, rewritten, in order. reference: the sentences of the summary.
 
     Returns:
-        for sentence t ROUGE-L F1 with sentence t of the summary, 0 if that has fewer; at last, for the stop, ROUGE-1 F1
+        for sentence t, ROUGE-L F1 with sentence t of the summary, 0 if the summary has fewer; for the stop, ROUGE-1 F1
         of all rewritten sentences with the whole summary.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
@@ -25,7 +25,7 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
 
 
 def discounted(rewards: Sequence[float], discount: float) -> List[float]:
-    """R_t = r_t + discount R_{t+1} of each step of an episode."""
+    """Returns R_t = r_t + discount R_{t+1} of each step of an episode."""
     returns: List[float] = []
     for reward in reversed(rewards):
         returns.append(reward + discount * (returns[-1] if returns else 0.0))
@@ -33,9 +33,9 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
 
 
 def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """The returns of several episodes, moved and scaled: over all steps their mean is 0 and their deviation 1.
+    """Standardise the returns of several episodes: over all steps their mean is 0 and their deviation 1.
 
-    The deviation is that of a sample, with one less than the number of steps; a single return becomes 0.
+    This is the sample deviation, with the number of steps less one; a single return becomes 0.
     """
     values = [value for episode in episodes for value in episode]
     mean = sum(values) / max(len(values), 1)

@@ -1,4 +1,4 @@
-"""Attention functions against the loop-written oracles, and what must not change them."""
+"""Attention functions against the loop-written oracles, and their invariances."""
 
 import math
 
@@ -23,7 +23,9 @@ def padding_mask(lengths, left, size=None):
 
 
 def random_inputs(lengths=LENGTHS, smallest_scope=0.15, seed=0, left=False):
-    """q, k, v, center, scope for a ragged batch, float64 leaves; centers within, scopes a fraction of, the document."""
+    """q, k, v, ``center``, ``scope`` for a ragged batch, float64 leaves; centres within, scopes a fraction of, the
+    document.
+    """
     generator = torch.Generator().manual_seed(seed)
     batch, size = len(lengths), max(lengths)
     q, k, v = (torch.randn(batch, HEADS, size, WIDTH, generator=generator, dtype=torch.float64) for _ in range(3))
@@ -86,7 +88,7 @@ def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch)
 
     real = (~mask)[:, None, :, None]
     torch.testing.assert_close((out * real).double(), expected, rtol=0, atol=1e-5)
-    # at scopes below a token, gradients are differences of large numbers; without vector units they are 1.6e-5 off
+    # at scopes below a token, gradients are differences of large numbers; without vector units the error is 1.6e-5
     for name, got, want in zip(("q", "k", "v", "center", "scope"), gradients, expected_gradients):
         torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
 
@@ -96,11 +98,11 @@ def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch)
 def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length, scope, width):
     """The plain rank-2 product is wrong by 5e-3 at a scope of 1 token in 400; the split columns are not.
 
-    For any head width: were the columns scaled by sqrt(D), those of D = 32 would be rounded.
+    For any head width: if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, width, generator=generator, dtype=torch.float64) for _ in range(3))
-    # as float32 first, so that both forms see the same center and scope
+    # as float32 first, so that both forms get the same centre and scope
     center = (torch.rand(1, 2, length, generator=generator) * length).double()
     sigma = (scope * (1 + torch.rand(1, 2, length, generator=generator))).double()
     positions = torch.arange(length, dtype=torch.float64)[None]

@@ -37,7 +37,7 @@ NEW = ("center_weight", "scope_weight", "strength", "center_offset", "gate_slope
 
 
 def trained(**options):
-    """A model of which no weight is 0 any more."""
+    """A model without zero weights."""
     model = make_model("etads", **options)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -141,7 +141,7 @@ def test_a_strength_of_one_is_the_papers_form_and_of_zero_plain_attention():
 @pytest.mark.parametrize("length", [400, 2500])
 @pytest.mark.parametrize("strength", [1e-12, 0.01, 4.0])
 def test_centers_outside_the_document_and_any_strength_are_as_exact(strength, length):
-    """Relative centers reach beyond the document's ends."""
+    """Relative centres reach beyond the document's ends."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, 32, generator=generator) for _ in range(3))
     positions = torch.arange(float(length))
@@ -197,7 +197,9 @@ def test_a_gate_is_neutral_at_zero_and_finite_anywhere(form, dtype):
 
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 def test_the_gate_of_these_forms_is_a_cosines(gate, monkeypatch):
-    """Whatever the size of queries and keys; the paper's product of the same vectors is in the thousands."""
+    """The gate does not depend on the size of queries and keys; the paper's product of the same vectors is in the
+    thousands.
+    """
     caught = []
     original = attention.attention_scores
     monkeypatch.setattr(attention, "attention_scores", lambda *args: caught.append(original(*args)) or caught[-1])
@@ -310,7 +312,7 @@ def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate,
 
 
 def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
-    """Their options do not name them, and they have no weights more."""
+    """Their options do not include the new ones, and they have no additional weights."""
     task, config = make_task(), copy.deepcopy(model_config("etads", **SMALL))
     with open_dict(config):
         for option in ("focus_center", "focus_initial_scope", "focus_strength", "saliency_gate"):
@@ -353,7 +355,7 @@ def test_copies_for_inference_have_the_forms(documents):
 
 @pytest.mark.parametrize("name", ["local", "open", "normalised"])
 def test_a_summarys_score_is_its_likelihood(name, documents):
-    """The search has a path of its own through the gate."""
+    """The search computes the gate by separate code."""
     task = make_task()
     model = make_model("etads", task, **FORMS[name])
     model.load_state_dict(trained(**FORMS[name]).state_dict())

@@ -23,15 +23,15 @@ AGGREGATION = BASIC - (401 + 2) * D - (101 + 2) * D + ATTENTION
 
 # d_m = 256, FFN 1024, 2 layers; source words, target words and the output projection are three tables
 ES_ATTENTION = 4 * (256 * 256 + 256)
-ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # the norms are those of the sublayers
-ES_LAYERS = 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder adds bridge attention and its norm, no more
+ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # the sublayers' norms
+ES_LAYERS = 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder only adds bridge attention and its norm
 ES = 3 * V * 256 + ES_LAYERS
 GATE = 256 * 512 + 256  # W_g, b
 
 # words of 200, GRUs of 400 with two biases for each of three gates; the encoder's states are 800 wide
 READER = 2 * 3 * (200 * 400 + 400 * 400 + 2 * 400) + (800 * 400 + 400)  # both directions, and the decoder's first state
 WRITER = 3 * ((200 + 800) * 400 + 400 * 400 + 2 * 400) + ((400 + 200 + 800) * 200 + 200)  # its GRU, and the readout
-ADDITIVE = 800 * 400 + 400 * 400 + (200 * 400 + 400) + 400  # from states, hidden state and word before; v
+ADDITIVE = 800 * 400 + 400 * 400 + (200 * 400 + 400) + 400  # from states, hidden state and previous word; v
 GRU = READER + WRITER + ADDITIVE
 T = 68_883  # target words, two tables, and an output bias in the recurrent models
 
@@ -97,7 +97,7 @@ def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys)
     assert [line.split()[0] for line in (head, *lines)] == ["--arch", *PRESETS]
     assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
     assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
-    place = head.index("what it changes")
+    place = head.index("changed options")
     assert all(line[place - 3 : place] == "   " != line[place - 4 : place - 1] for line in lines)
     counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
     assert {arch for arch, count in counts.items() if count == "one dictionary"} == {

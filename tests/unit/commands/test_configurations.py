@@ -1,4 +1,4 @@
-"""Configurations that etads-models writes: complete for fairseq-hydra-train, and true to the presets."""
+"""Configurations written by etads-models: complete for fairseq-hydra-train, and true to the presets."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +28,7 @@ def configs(tmp_path_factory):
 
 
 def composed(path, **data):
-    """The configuration as Hydra makes it of a file: checked against fairseq's options, with the defaults of parts."""
+    """Hydra's configuration from a file: checked against fairseq's options, with the defaults of parts."""
     cfg = OmegaConf.merge(OmegaConf.structured(FairseqConfig), OmegaConf.load(path), {"task": data})
     add_defaults(cfg)
     return cfg
@@ -97,12 +97,12 @@ def test_trainings_are_those_of_the_recipes(configs):
     assert (first.criterion.coverage_loss, first.optimization.max_update) == (0, 230000)
     assert (second.criterion.coverage_loss, second.optimization.max_update) == (1, 3000)
     text = (configs / "pointer_generator_coverage.yaml").read_text()
-    assert "# It begins with a trained pointer_generator: task.init_from=" in text
+    assert "# It starts from a trained pointer_generator: task.init_from=" in text
 
 
 def test_one_architecture_and_all_exclude_one_another(tmp_path, capsys):
     assert main(["etads", "--configs", str(tmp_path / "x")]) == 2
-    assert "goes without ARCH etads" in capsys.readouterr().err and not (tmp_path / "x").exists()
+    assert "cannot be used with ARCH etads" in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
 def test_a_folder_that_is_there_is_written_into(tmp_path):

@@ -1,4 +1,4 @@
-"""``etads-explain``: kinds of input, which document, given summaries, pages and JSON, options that do not fit."""
+"""``etads-explain``: kinds of input, choice of the document, given summaries, pages and JSON, incompatible options."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def wanted(folder):
 
 @pytest.fixture
 def explain(folder, capsysbinary, tmp_path, monkeypatch):
-    """Runs the command in an empty folder; returns its status, what is on standard output, and what was said."""
+    """Run the command in an empty folder; returns its status, standard output, and messages."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     (tmp_path / "work" / "a.txt").write_text("\n".join(TEXTS) + "\n")
@@ -48,19 +48,25 @@ def explain(folder, capsysbinary, tmp_path, monkeypatch):
 
 
 def test_a_page_and_figures_of_the_first_document(explain, wanted):
-    status, out, said = explain("a.txt", "-o", "page.html", "--json", "page.json")
+    status, out, said = explain("a.txt", "--lines", "-o", "page.html", "--json", "page.json")
     assert (status, out) == (0, "")
     assert (explain.path / "page.html").read_text() == wanted[0].to_html("a.txt, document 1")
     assert (explain.path / "page.json").read_text() == wanted[0].to_json() + "\n"
     assert "every line is a document; this is the first (1); --document chooses another" in said
     assert "open page.html in a browser" in said
-    assert explain("a.txt", "-o", "page.html", "--quiet") == (0, "", "")
+    assert explain("a.txt", "--lines", "-o", "page.html", "--quiet") == (0, "", "")
     assert sorted(path.name for path in explain.path.iterdir()) == ["a.txt", "page.html", "page.json"]
+
+
+def test_a_file_is_a_document(explain, folder):
+    status, out, said = explain("a.txt", "--json", "-")
+    assert status == 0 and json.loads(out)["document"] == "\n".join(TEXTS)
+    assert "a.txt is one document with all its lines" in said and "--lines reads every line as one" in said
 
 
 def test_which_document(explain, wanted):
     for number, text in ((1, wanted[0]), (3, wanted[2]), (2, wanted[1])):
-        assert explain("a.txt", "--document", number, "--json", "-")[1] == text.to_json() + "\n"
+        assert explain("a.txt", "--lines", "--document", number, "--json", "-")[1] == text.to_json() + "\n"
     records = [{"id": name, "article": text} for name, text in zip(("3", "x", "y", "z"), TEXTS)]
     (explain.path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     for name, text in (("3", wanted[0]), ("y", wanted[2]), ("4", wanted[3])):
@@ -88,9 +94,9 @@ def test_a_page_for_each(explain, wanted):
 
 def test_a_given_summary_and_options_of_the_search(explain, folder):
     summarizer = Summarizer.load(folder, "cpu")
-    status, out, _ = explain("a.txt", "--summary", "Zebra w9", "--json", "-")
+    status, out, _ = explain("a.txt", "--lines", "--summary", "Zebra w9", "--json", "-")
     assert status == 0 and out == summarizer.explain(TEXTS[0], summary="Zebra w9").to_json() + "\n"
-    out = explain("a.txt", "--beam", 1, "--max-len", 2, "--json", "-")[1]
+    out = explain("a.txt", "--lines", "--beam", 1, "--max-len", 2, "--json", "-")[1]
     assert out == summarizer.explain(TEXTS[0], beam=1, max_len=2).to_json() + "\n"
 
 
@@ -98,24 +104,26 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
     "arguments,says",
     [
         (["a.txt"], "give --output PAGE, --json FILE, or both"),
-        (["a.txt", "-o", "-", "--json", "-"], "standard output takes one of them"),
+        (["a.txt", "-o", "-", "--json", "-"], "only one of them can go to standard output"),
         (["a.txt", "-o", "no/page.html"], "--output no/page.html: there is no folder no"),
-        (["a.txt", "-o", "."], "--output .: is a folder; name a file, or choose --document all"),
-        (["a.txt", "--json", "."], "--json .: is a folder"),
-        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, and"),
+        (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
+        (["a.txt", "--json", "."], "--json .: it is a folder"),
+        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, but"),
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),
         (["a.txt", "-o", "-", "--document", "all"], "--output -: --document all writes a folder"),
-        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is of one document"),
-        (["a.txt", "-o", "x", "--document", "5"], "--document 5: no such id, name or number; there are 4 documents"),
+        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is for one document"),
+        (["a.txt", "--lines", "-o", "x", "--document", "5"], "--document 5: no such id, name or number; there are 4"),
+        (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines reads every line as one"),
         (["a.txt", "-o", "x", "--document", "0"], "--document 0: no such id"),
         (["b.txt", "-o", "x"], "FILE b.txt: no such file or folder"),
         (["a.txt", "-o", "x", "--summary", "w1", "--beam", "2"], "--beam has no effect with --summary"),
         (["a.txt", "-o", "x", "--summary", " "], "--summary: it has no words"),
         (["a.txt", "-o", "x", "--summary", "w1 " * 30], "--summary: 30 tokens; this model can write at most 20"),
-        (["a.txt", "-o", "x", "--document", "2", "--summary", "w1"], "the document has no words"),
+        (["a.txt", "--lines", "-o", "x", "--document", "2", "--summary", "w1"], "the document has no words"),
         (["a.txt", "-o", "x", "--beam", "0"], "--beam 0: choose 1 or more"),
         (["empty", "-o", "x"], "no document with words in it"),
-        (["bad", "-o", "x"], "bad, line 1: not UTF-8"),
+        (["bad", "-o", "x"], "bad: not UTF-8"),
+        (["bad", "--lines", "-o", "x"], "bad, line 1: not UTF-8"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(explain, arguments, says):

@@ -1,4 +1,4 @@
-"""``etads-export``: what it makes of a run, the model card, and what it refuses."""
+"""``etads-export``: its output for a run, the model card, and refusals."""
 
 import json
 
@@ -28,6 +28,25 @@ def run(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("longest,given,max_len", [(12, [], 12), (300, [], 20), (12, ["--min-len", "15"], 15)])
+def test_summaries_are_as_long_as_in_training(tmp_path, longest, given, max_len):
+    make_run(tmp_path / "run", pointer="soft")
+    report = {"lengths": {"train.target": {"max tokens": longest}}}
+    (tmp_path / "run" / "prepared" / "report.json").write_text(json.dumps(report))
+    assert main([str(tmp_path / "run"), str(tmp_path / "folder"), *given]) == 0
+    assert read_config(tmp_path / "folder").decoding["max_len"] == max_len
+
+
+def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, monkeypatch, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert main([str(run), str(tmp_path / "link")]) == 0 and read_config(tmp_path / "empty")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main([str(run), "."]) == 2
+    assert "FOLDER .: is the current folder, which cannot be replaced: name another" in capsys.readouterr().err
+
+
 def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
     folder = tmp_path / "folder"
     options = ["--beam", "4", "--min-len", "2", "--no-allow-unk", "--license", "mit", "--language", "en"]
@@ -35,7 +54,7 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out.startswith(f"{folder}: etads, ") and "parameters" in said.out
     config = read_config(folder)
-    assert config.decoding == {"beam": 4, "min_len": 2, "max_len": 100, "lenpen": 1.0, "allow_unk": False}
+    assert config.decoding == {"beam": 4, "min_len": 2, "max_len": 20, "lenpen": 1.0, "allow_unk": False}
     assert config.text["words"] == "spaces" and config.text["keep_case"]
     assert config.text["sentence_marks"] == "insert"
     assert load_folder(folder).tokenizer.encode("A bee. C dog.") == "A bee. <q> C dog."

@@ -1,4 +1,4 @@
-"""etads-extract and what the other commands of content selection write and read, in process, on tiny data."""
+"""etads-extract, and files of the other commands of content selection, in process, on tiny data."""
 
 import json
 
@@ -67,6 +67,28 @@ def test_as_many_sentences_are_taken_as_are_above_the_threshold(data):
     assert extract(data, *selection, "0.1", "--sentences", "1") == ["we left", "one", "four"]
 
 
+def test_sentences_are_picked_to_a_budget_in_words(data, capsys):
+    """Documents of 12, 3 and 2 words; sentences of fewer than three are left out of documents that do not fit."""
+    selection = ("--by", "selector", "--selection", str(data), "--words")
+    assert extract(data, *selection, "20") == [
+        "the cat sat <q> a dog ran, <q> it rained <q> we left",
+        "one <q> two two",
+        "four <q> five",
+    ]
+    assert extract(data, *selection, "7") == ["the cat sat <q> a dog ran,", "one <q> two two", "four <q> five"]
+    assert extract(data, *selection, "4") == ["a dog ran,", "one <q> two two", "four <q> five"]
+    tagger = ("--by", "tagger", "--selection", str(data), "--words")
+    assert extract(data, *tagger, "4")[0] == "the cat sat", "its words are likelier on average"
+    for more, message in (
+        (["--sentences", "3"], "--words 4 and --sentences 3: choose one of them"),
+        (["--threshold", "0.5"], "--words 4 and --threshold 0.5: choose one of them"),
+    ):
+        assert main([str(data), str(data / "out.txt"), *selection, "4", *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main([str(data), str(data / "out.txt"), "--by", "lead", "--words", "4"]) == 2
+    assert "--words 4: has no effect with --by lead" in capsys.readouterr().err
+
+
 def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     labels = ["--truncate-source", "9", "--jobs", "1"]
     assert make_labels([str(data), "--kind", "extract", "--subset", "test", *labels]) == 0
@@ -117,7 +139,7 @@ def test_probabilities_of_other_text_are_refused(data, capsys):
     lines = (data / "probabilities.words.test").read_text().splitlines(keepends=True)
     (data / "probabilities.words.test").write_text("".join([lines[0], lines[2], lines[1], lines[3]]))
     assert main([str(data), str(data / "out.txt"), "--by", "tagger", "--selection", str(data)]) == 2
-    assert "was made of another document than number 0" in capsys.readouterr().err
+    assert "does not match document 0" in capsys.readouterr().err
 
 
 class Documents(list):
@@ -155,10 +177,10 @@ def test_files_that_do_not_fit_are_refused(values):
     path = data / "labels.words.test"
     rows = [(source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
-        ({"documents": 2}, rows[:2], "is about 2 documents, and DATA has 3"),
-        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which say of no sentence"),
-        ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, and --truncate-source is 400"),
-        ({"documents": 3}, rows[::-1], "line 2: it was made of another document"),
+        ({"documents": 2}, rows[:2], "is about 2 documents, but DATA has 3"),
+        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),
+        ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
+        ({"documents": 3}, rows[::-1], "line 2: it does not match document"),
     ):
         write_rows(path, header, given)
         with pytest.raises(InputError, match=message):

@@ -1,28 +1,26 @@
-"""Likelihoods of references: those of a loop over the words, kept and made anew when they must be; tests with seeds."""
+"""Likelihoods of references: equal to a loop over the words, cached and recomputed when necessary; tests with seeds."""
 
 import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
 from folders import make_run
 from helpers import make_task
-from seeds import shifted
 
 from fairseq_etads.commands import compare as compare_command
 from fairseq_etads.commands import likelihood
 from fairseq_etads.evaluation.likelihood_file import likelihood_file, read_likelihoods
-from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings
+from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.jobs import likelihood as reference_likelihood
 from fairseq_etads.vocabulary.dictionary import known_words
 
 V = known_words(make_task(tail=12).target_dictionary)
 DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
 SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
-"""The model knows words below V; of the others, its document has V and V + 5, but not V + 1."""
+"""The model knows words below V. Of the others, its document has V and V + 5, but not V + 1."""
 
 
 def write_subset(data, subset, documents=DOCUMENTS, summaries=SUMMARIES, words=100):
@@ -140,7 +138,7 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
 
 @pytest.fixture
 def scoring_here(monkeypatch):
-    """etads-compare scores in this process: starting another one takes seconds, and one test does."""
+    """Let etads-compare score in this process: starting another one takes seconds, and only one test does."""
 
     def run_here(command, **_):
         assert command[:3] == [sys.executable, "-m", likelihood.__name__]
@@ -166,58 +164,12 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--likelihood", "a", "b", "c"], "what is c?"),
+        (["--likelihood", "a", "b", "c"], "c is not needed"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
         (["a", "b"], "REF"),
-        (["ref", "--a", "x"], "--a and --b go together"),
+        (["ref", "--a", "x"], "--a and --b need each other"),
         (["--a", "x", "--b", "y"], "REF"),
     ],
 )
 def test_missing_arguments_are_named(arguments, message, capsys):
     assert compare_command.main(arguments) == 2 and message in capsys.readouterr().err
-
-
-# --- the test ---
-
-
-def test_one_training_each_is_the_paired_bootstrap():
-    rng = np.random.default_rng(0)
-    first, second = rng.normal(size=(2, 1, 60, 2))
-    together = compare_trainings(first, second, 300, 7)
-    pairs = compare_pairs(first[0], second[0], 300, 7)
-    assert together["difference"] == pytest.approx(pairs["difference"])
-    assert together["interval"] == pytest.approx(pairs["interval"])
-    assert together["p_bootstrap"] == pytest.approx(pairs["p_bootstrap"])
-
-
-def test_its_draws_are_those_of_a_loop():
-    rng = np.random.default_rng(1)
-    first, second = rng.normal(size=(3, 5)), rng.normal(size=(2, 5))
-    draws, means = np.random.default_rng(4), []
-    for _ in range(40):
-        chosen = [draws.integers(3, size=3), draws.integers(2, size=2)]
-        documents = draws.integers(5, size=5)
-        value = 0.0
-        for d in documents:
-            for scores, seeds, sign in ((first, chosen[0], 1), (second, chosen[1], -1)):
-                mean = sum(scores[:, d]) / len(scores)
-                deviation = sum(scores[s, d] - mean for s in seeds) / len(seeds)
-                value += sign * (mean + deviation * (len(scores) / (len(scores) - 1)) ** 0.5) / 5
-        means.append(value)
-    found_ = compare_trainings(first, second, 40, shifted(4))
-    assert found_["interval"] == pytest.approx(np.percentile(means, [2.5, 97.5]))
-    difference = first.mean() - second.mean()
-    assert found_["p_bootstrap"] == (1 + sum(abs(m - difference) >= abs(difference) for m in means)) / 41
-
-
-def test_luck_with_seeds_does_not_pass_for_a_better_system():
-    """Trainings that differ as much as the systems do: significant by documents alone, not with the trainings."""
-    rng = np.random.default_rng(2)
-    documents = rng.normal(size=400)
-    level = np.array([0.6, -0.4, 0.1])
-    first = documents + level[:, None] + rng.normal(size=(3, 400)) * 0.1
-    second = documents - level[:, None] + rng.normal(size=(3, 400)) * 0.1
-    assert compare_pairs(first.mean(0), second.mean(0), 500, 1)["p_bootstrap"] < 0.01
-    assert compare_trainings(first, second, 500, 1)["p_bootstrap"] > 0.1
-    steady = compare_trainings(documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1)
-    assert steady["p_bootstrap"] < 0.01

@@ -1,4 +1,4 @@
-"""etads-rouge and etads-compare: what they print and write, their options, and what they refuse."""
+"""etads-rouge and etads-compare: their output, options, and refusals."""
 
 import contextlib
 import io
@@ -19,6 +19,7 @@ from fairseq_etads.commands.compare import RESAMPLES as COMPARE_RESAMPLES
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import rouge
+from fairseq_etads.summarizer.folder.card import _score_rows
 
 
 def write(path, lines):
@@ -42,7 +43,7 @@ def files(tmp_path):
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):
-    """nltk alone takes a second where scipy and scikit-learn are installed."""
+    """nltk alone takes a second if scipy and scikit-learn are installed."""
     module, main_name = function.split(":")
     code = (
         f"import sys\nsys.argv = [{name!r}, '--help']\n"
@@ -145,7 +146,7 @@ def test_carriage_returns_do_not_matter(tmp_path, capsys):
 
 
 class Input:
-    """Stands in for standard input."""
+    """Replacement for standard input."""
 
     def __init__(self, data):
         self.buffer = io.BytesIO(data)
@@ -212,6 +213,28 @@ def test_command_compares(tmp_path, capsys):
     assert "bootstrap is 0" in capsys.readouterr().err
 
 
+def test_families_of_documents_are_drawn_together(tmp_path, capsys):
+    """Six copies of one document are one document: its gain proves nothing."""
+    better = write(tmp_path / "a", ["the cat sat"] * 6 + ["it snows"])
+    worse = write(tmp_path / "b", ["the cat"] * 6 + ["it snows"])
+    references = write(tmp_path / "ref", ["the cat sat"] * 6 + ["it rains"])
+    families = write(tmp_path / "families", ["cat\ttest"] * 6 + ["rain\t-"])
+    saved = tmp_path / "report.json"
+    values = []
+    for more in ([], ["--families", families]):
+        assert compare_main([better, worse, references, "--bootstrap", "999", "--json", str(saved), *more]) == 0
+        report = json.loads(saved.read_text())
+        values.append(report["scores"]["rouge1"]["p_randomisation"])
+    assert values[0] < 0.05 and values[1] > 0.5
+    assert "|families:given|" in report["signature"]
+    short = write(tmp_path / "short", ["cat"])
+    capsys.readouterr()
+    assert compare_main([better, worse, references, "--families", short]) == 2
+    assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err
+    assert compare_main([better, worse, references, "--families", families, "--json", families]) == 2
+    assert "--families" in capsys.readouterr().err
+
+
 # --- what is refused ---
 
 
@@ -236,7 +259,26 @@ def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
 
 
 def test_command_refuses_wrong_numbers(files, capsys):
-    check_error([*files, "--bootstrap", "0"], capsys, "bootstrap is 0")
+    check_error([*files, "--bootstrap", "-1"], capsys, "bootstrap is -1")
+
+
+def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
+    """Which take most of the time for many lines; the scores are the same."""
+    saved = tmp_path / "scores.json"
+    assert main([*files, "--bootstrap", "10"]) == 0
+    usual = capsys.readouterr().out
+    monkeypatch.setattr(
+        sys.modules[rouge.__module__], "bootstrap_intervals", lambda *_: pytest.fail("drawn nevertheless")
+    )
+    assert main([*files, "--bootstrap", "0", "--json", str(saved)]) == 0
+    table = capsys.readouterr().out
+    assert "interval" not in table and "[" not in table and "bootstrap:0|" in table
+    for line in usual.splitlines():
+        if line.startswith("ROUGE-"):
+            assert line.partition("   [")[0] in table.splitlines()
+    scores = json.loads(saved.read_text())["scores"]
+    assert {score["f1_interval"] for score in scores.values()} == {None}
+    assert "not computed" in "\n".join(_score_rows(json.loads(saved.read_text())))
 
 
 def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""``etads-summarize``: kinds of input and output, going on, documents that fail, options."""
+"""``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
 import io
 import itertools
@@ -33,7 +33,7 @@ def wanted(folder):
 
 @pytest.fixture
 def summarize(folder, capsysbinary):
-    """Runs the command; returns its status, the lines on standard output, and what was said."""
+    """Run the command; returns its status, the lines on standard output, and messages."""
 
     def run(*arguments, stdin=b"", model=folder):
         before, sys.stdin = (
@@ -54,8 +54,8 @@ def summarize(folder, capsysbinary):
 def test_lines_of_standard_input(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted)
-    assert "every line is a document; --input-format file takes" in said
-    assert "5 documents in " in said and "a second; 1 are empty" in said
+    assert "every line is a document; --input-format file reads" in said
+    assert "5 documents in " in said and "per second; 1 are empty" in said
     assert summarize("-", "--quiet", stdin=b"w1\r\n")[1:] == (summarize("-", stdin=b"w1")[1], "")
     assert summarize(stdin=b"")[:2] == (0, [])
 
@@ -74,7 +74,7 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
         ["a.jsonl"],
         ["a.csv"],
         ["a.tsv", "--source-column", "Body"],
-        ["a.txt"],
+        ["a.txt", "--lines"],
         ["folder"],
         separate,
     ):
@@ -82,6 +82,27 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
             summarize(*(a if str(a).startswith("-") or a == "Body" else tmp_path / a for a in arguments))[1] == wanted
         )
     assert summarize(stdin=(tmp_path / "a.jsonl").read_bytes())[1] == wanted, "told by its first character"
+
+
+def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(f"w{number} w2 Zebra.\n\nyak w5 w6\n")
+    one, two = Summarizer.load(folder, "cpu").summarize(["w1 w2 Zebra.\n\nyak w5 w6", "w2 w2 Zebra.\n\nyak w5 w6"])
+    status, lines, said = summarize(tmp_path / "1.txt")
+    assert (status, lines) == (0, [one.text])
+    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines reads every line" in said
+    status, lines, said = summarize(tmp_path / "1.txt", tmp_path / "2.txt")
+    assert (status, lines) == (0, [one.text, two.text]) and "every file is a document; --lines" in said
+    assert len(summarize(tmp_path / "1.txt", "--lines")[1]) == 3
+    (tmp_path / "1.txt").write_text("w1 w2\n")
+    assert "all its lines" not in summarize(tmp_path / "1.txt")[2]
+
+
+def test_options_may_stand_before_files(summarize, wanted, tmp_path):
+    for number, text in enumerate(TEXTS[:2]):
+        (tmp_path / f"{number}.txt").write_text(text)
+    first, second = tmp_path / "0.txt", tmp_path / "1.txt"
+    assert summarize("--quiet", first, "--read-ahead", "2", second)[:2] == (0, wanted[:2])
 
 
 def test_json_lines_say_where_words_come_from(summarize, tmp_path):
@@ -143,7 +164,7 @@ class EndedError(BaseException):
 @pytest.mark.parametrize("at", [1, 3, 4])
 def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at):
     (tmp_path / "in").write_text("\n".join(TEXTS))
-    arguments = [tmp_path / "in", "--output", tmp_path / "out", "--read-ahead", "2"]
+    arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
     plain, asked = summarize_command._line, []
 
     def ends(document, summary, output_format):
@@ -158,7 +179,7 @@ def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(summarize_command, "_line", lambda *a: asked.append(a[0].name) or plain(*a))
     status, _, said = summarize(*arguments)
-    assert status == 0 and f"{at:,} documents are done; going on with the next" in said
+    assert status == 0 and f"{at:,} documents are done; continuing with the next" in said
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
     assert asked == ["1", "2", "3", "4", "5"][: at + 1] + ["1", "2", "3", "4", "5"][at:]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in", "out"]
@@ -172,13 +193,13 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
     monkeypatch.setattr(summarize_command, "_line", ends)
     with pytest.raises(EndedError):
-        summarize(tmp_path / "in", "--output", tmp_path / "out")
-    status, _, said = summarize(tmp_path / "in", "--output", tmp_path / "out", "--beam", "2")
+        summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out")
+    status, _, said = summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out", "--beam", "2")
     assert status == 2 and "was begun with another --beam; give another --output, or delete" in said
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
-    """So memory does not depend on the number of documents."""
+    """Otherwise memory would grow with the number of documents."""
     taken = itertools.count()
 
     def endless(*_):

@@ -58,7 +58,7 @@ def place(original, references, tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments, folder="model", **options):
-    """Runs the command; returns the exit status and what was printed and said."""
+    """Run the command; returns the exit status, its output and messages."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in {"trials": 3, "device": "cpu", **options}.items()]
     status = main([folder, *arguments, *given])
     said = capsys.readouterr()
@@ -119,7 +119,7 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     assert not list((place / "model").glob("*.partial"))
     Checksums(place / "model").verify(["config.json", "model.safetensors", "dict.source.txt"])
     assert f"the options of trial {best['trial']} are now the defaults of model" in out
-    # once more, and with more trials than there are settings: the trials are those of the defaults before
+    # once more, and with more trials than there are settings: trials belong to the previous defaults
     before = content(place / "model")
     status, again, err = run(capsys, "d.txt", "r.txt", "--write", trials=12, search="max-len", range="max-len=3:8")
     assert (status, again) == (0, out) and "6 trials are there already" in err
@@ -134,7 +134,7 @@ def test_defaults_that_are_the_best_stay(place, capsys):
 
 
 def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
-    """Of a single document nothing can be concluded."""
+    """A single document does not allow any conclusion."""
     _, out, _ = run(capsys, "d.txt", "r.txt", search="max-len", range="max-len=3:8", trials=9, documents=1, out="one")
     assert "That is not significant for the best of 5 (p is not below 0.01)" in out
     assert "It was chosen on these 1 documents, so its score on them is optimistic" in out
@@ -195,7 +195,9 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
 def test_without_optuna_and_without_matplotlib(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, "d.txt", "r.txt", trials=1)
-    assert status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; going on without" in err
+    assert (
+        status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; continuing without it" in err
+    )
     assert not (place / "model-tuning" / "tuning.png").exists() and "plot" not in out
     monkeypatch.setitem(sys.modules, "optuna", None)
     status, out, err = run(capsys, "d.txt", "r.txt", out="other")
@@ -208,7 +210,7 @@ def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
 
     monkeypatch.setattr(RepeatedDocuments, "summarize", fails)
     status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
-    assert status == 2 and err.endswith("etads-tune: trial 0: memory runs out; choose less than --max-tokens 700\n")
+    assert status == 2 and err.endswith("etads-tune: trial 0: out of memory; choose less than --max-tokens 700\n")
 
 
 def test_the_same_trials_give_the_same_plot(place, capsys):
@@ -220,7 +222,7 @@ def test_the_same_trials_give_the_same_plot(place, capsys):
 
 
 def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
-    """The references are what the model writes with other weights than none."""
+    """The references are the model's output with non-zero weights."""
     lengths = {**SHORT, "exact_length": 6}
     set_decoding(place / "model", lengths, "")
     written = Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, extractive_weights="1,2,1,0,-1")
@@ -276,7 +278,7 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
 
 
 def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
-    """Their log p is minus infinity, of which a line search would make a step that no weights reach."""
+    """Their log p is minus infinity; a line search would turn it into a step that no weights reach."""
     summarizer = Summarizer.load(original, "cpu")
     search = summarizer._search_batch
 
@@ -301,7 +303,7 @@ class Killed(BaseException):
 
 
 def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
-    """Killed before each step: the folder has the old defaults or the new, and writing again completes it."""
+    """Killed before each step: the folder has the old or the new defaults, and writing again completes it."""
     left = 0  # steps until it is killed
 
     def counted(step):

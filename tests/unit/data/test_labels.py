@@ -1,4 +1,4 @@
-"""Labels of content selection against oracles, and the properties that they must have."""
+"""Labels of content selection against oracles, and their properties."""
 
 import random
 
@@ -9,6 +9,7 @@ from rouge_score.rouge_scorer import _summary_level_lcs
 from fairseq_etads.data.labels.labels import (
     copy_labels,
     greedy_extract,
+    greedy_f1,
     inverse_frequencies,
     is_content,
     match_sentences,
@@ -34,7 +35,7 @@ def flat(sentences):
 
 
 def recall(sentences, summary):
-    """rouge-score's own."""
+    """Recall by rouge-score."""
     return _summary_level_lcs(summary, sentences).recall if flat(sentences) else 0
 
 
@@ -130,3 +131,30 @@ def test_sentences_are_numbered_by_the_marks_before_them():
     assert text.sentences() == [[], ["a"], [], ["b"]]
     assert summary_sentences(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none") == [["a"], ["b"]]
     assert Text.of([], "none").sentences() == summary_sentences(["<q>"], "none") == []
+
+
+def f1_of_both(sentences, summary):
+    """The sum of the F1 of different words and of bigrams; the size of an extract is that of its sentences, added."""
+    words, bigrams = set(flat(summary)), {pair for s in summary for pair in zip(s, s[1:])}
+    found, pairs = set(flat(sentences)), {pair for s in sentences for pair in zip(s, s[1:])}
+    size = sum(len(set(s)) for s in sentences)
+    return 2 * len(words & found) / (len(words) + size) + 2 * len(bigrams & pairs) / (len(bigrams) + size)
+
+
+def test_sentences_by_f1_are_those_of_a_greedy_search():
+    changed = 0
+    for document, summary in texts(11, 400, words="abcdefgh"):
+        taken, best = [], 0.0
+        free = [number for number, sentence in enumerate(document) if sentence]
+        while free:
+            values = {number: f1_of_both([document[n] for n in [*taken, number]], summary) for number in free}
+            top = max(free, key=lambda number: (round(values[number], 9), -number))
+            if values[top] <= best + 1e-9:
+                break
+            best = values[top]
+            taken.append(top)
+            free.remove(top)
+        first = [number for number, sentence in enumerate(document) if sentence][:1]
+        assert greedy_f1(document, summary) == (sorted(taken) or first), (document, summary)
+        changed += greedy_f1(document, summary) != greedy_extract(document, summary)
+    assert changed > 50, "it is another kind of labels"

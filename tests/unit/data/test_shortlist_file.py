@@ -1,4 +1,4 @@
-"""etads-shortlist: what it learns, against a loop; files that refuse other words and damage; folders that carry one."""
+"""etads-shortlist: its result against a loop; files that refuse other words and damage; folders with a shortlist."""
 
 import collections
 import logging
@@ -43,7 +43,7 @@ def read(path, folder):
 
 
 def slow_table(pairs, task, frequent, per_word, known):
-    """Words of documents -> words of summaries, by counting one pair after the other."""
+    """Words of documents -> words of summaries, by counting pairs one by one."""
     index = task.source_dictionary.index
     number_of = collections.Counter(word for _, s in pairs for word in set(s.split()))
     order = sorted(number_of, key=lambda word: (-number_of[word], index(word)))
@@ -174,19 +174,19 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
     for content in (b"", whole[:5], whole[:-1], whole[:20] + b"\xff" * 8 + whole[28:], pickle.dumps({"frequent": 1})):
         path.write_bytes(content)
         assert "damaged" in refusal(path, words)
-    assert "there is no such file; etads-shortlist makes it" in refusal(tmp_path / "missing.safetensors", words)
+    assert "no such file; etads-shortlist makes it" in refusal(tmp_path / "missing.safetensors", words)
 
 
 @pytest.mark.parametrize(
     "change,message",
     [
-        ({"frequent": np.array([44], dtype=np.int32)}, "'frequent' has an id that is none of the 44 words"),
+        ({"frequent": np.array([44], dtype=np.int32)}, "'frequent' has an id outside the 44 words"),
         ({"frequent": np.array([-1], dtype=np.int32)}, "'frequent' has an id"),
         ({"together": np.full((44, 2), 44, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.full((44, 2), -2, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.zeros((43, 2), dtype=np.int32)}, "'together' has 43 rows for 44 words"),
-        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not as 32-bit integers"),
-        ({"together": None}, "it has no 'together'"),
+        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not 32-bit integers"),
+        ({"together": None}, "'together' is missing"),
     ],
 )
 def test_numbers_that_are_no_words_are_refused(written, change, message):
@@ -196,7 +196,7 @@ def test_numbers_that_are_no_words_are_refused(written, change, message):
     save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
     assert message in refusal(path, words)
     save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})
-    assert "is no shortlist of this version" in refusal(path, words)
+    assert "is not a shortlist of this version" in refusal(path, words)
 
 
 def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):

@@ -10,13 +10,13 @@ from fairseq.data import Dictionary, indexed_dataset
 from helpers import EOS, PAD, make_dictionary, make_task
 
 from fairseq_etads.data.factors import load_factor, load_factor_dictionaries
-from fairseq_etads.data.pairs import SummarizationDataset
+from fairseq_etads.data.pairs import SummarizationDataset, language_pair
 
 SIZES = [6, 4, 1, 9]
 
 
 def write_factor(directory, name, values, split="train"):
-    """Lists of words -> DATA/SPLIT.factor-NAME.*, with fairseq's own builder, and its dictionary."""
+    """Write lists of words as DATA/SPLIT.factor-NAME.* by fairseq's own builder, and their dictionary."""
     dictionary = Dictionary()
     lines = [dictionary.encode_line(" ".join(words), append_eos=True) for words in values]
     dictionary.save(str(directory / f"dict.factor-{name}.txt"))
@@ -64,7 +64,7 @@ def test_files_that_do_not_belong_to_the_documents_are_refused(directory):
         load_factor(str(directory), "valid", "tf", dictionary, SIZES)
     with pytest.raises(ValueError, match="4 documents, but split train has 3"):
         load_factor(str(directory), "train", "tf", dictionary, SIZES[:3])
-    with pytest.raises(ValueError, match=r"1 documents have another number .* number 2 \(from 0; 1 and 2\)"):
+    with pytest.raises(ValueError, match=r"1 documents have different numbers .* number 2 \(from 0; 1 and 2\)"):
         load_factor(str(directory), "train", "tf", dictionary, [6, 4, 2, 9])
 
 
@@ -156,3 +156,13 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
         other.load_state_dict(state)
     with pytest.raises(ValueError, match="different factors"):
         task.factors.read(("pos",))
+
+
+def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):
+    """fairseq's function returned factor and tf where it came upon that file first."""
+    assert language_pair(str(tmp_path)) == (None, None)
+    for name in ("train.factor-tf.idx", "dict.factor-tf.txt", "a.factor-source.idx", "valid.doc-sum.sum.bin"):
+        (tmp_path / name).touch()
+    assert language_pair(str(tmp_path)) == ("doc", "sum")
+    (tmp_path / "valid.doc-sum.sum.bin").rename(tmp_path / "valid.doc-sum.doc")  # --dataset-impl raw
+    assert language_pair(str(tmp_path)) == ("doc", "sum")

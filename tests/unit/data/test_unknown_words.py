@@ -1,4 +1,4 @@
-"""What training says of its data when it starts: unknown words, pointers without a word to copy, small vocabularies."""
+"""Messages about data when training starts: unknown words, pointers without a word to copy, small vocabularies."""
 
 import json
 import logging
@@ -57,7 +57,7 @@ def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
     [
         ("none", [[5]], "fine"),
         ("switch", [[5], [46]], "fine"),
-        ("switch", [[5], [30]], "fine"),  # the encoder knows it, and the decoder does not
+        ("switch", [[5], [30]], "fine"),  # the encoder knows it, but the decoder does not
         ("switch", [[5], [6]], NOTHING_TO_POINT_AT),
         ("switch", [[47, 3, 21], [6]], NOTHING_TO_POINT_AT),  # unknown, but in no document
         ("soft", [[5], [6]], "fine"),

@@ -15,7 +15,7 @@ from folders import DECODING, make_folder
 
 pytest.importorskip("starlette", reason="needs the extra demo")
 pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the client: newer ones of Starlette would like another httpx
+pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 
 from demo_server import TEXT, ask, client, demo, summarizer, told  # noqa: E402, F401  # fixtures among them
 

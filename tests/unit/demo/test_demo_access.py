@@ -1,4 +1,4 @@
-"""Who may use the server of etads-demo, and for what: names, origins, types, sizes, paths, and the page's policy."""
+"""Access control of etads-demo's server: names, origins, types, sizes, paths, and the page's policy."""
 
 # ruff: noqa: F811  # fixtures are imported, and then arguments
 
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra demo")
 pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the client: newer ones of Starlette would like another httpx
+pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 
 from demo_server import TEXT, URL, ask, client, demo, summarizer, told  # noqa: E402, F401  # fixtures among them
 
@@ -117,7 +117,7 @@ def test_other_pages_are_refused(client, headers):
     ],
 )
 def test_only_json_is_taken(client, kind):
-    """A form of another site can send the other types without asking first."""
+    """A form of another site can send other types without a preflight request."""
     answer = client.post("/summarize", content=b'{"text": "w1"}', headers={"Content-Type": kind})
     assert answer.status_code == 415 and "Send JSON" in answer.text
 

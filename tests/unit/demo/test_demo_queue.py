@@ -1,4 +1,4 @@
-"""The server of etads-demo under load: its queue, clients that go away, its end, errors."""
+"""The server of etads-demo under load: its queue, clients that disconnect, its end, errors."""
 
 # ruff: noqa: F811  # fixtures are imported, and then arguments
 
@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra demo")
 pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the client: newer ones of Starlette would like another httpx
+pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 
 from demo_server import TEXT, URL, ask, client, demo, summarizer, told  # noqa: E402, F401  # fixtures among them
 from starlette.testclient import TestClient  # noqa: E402
@@ -31,7 +31,7 @@ def test_two_at_once_get_what_they_get_one_after_the_other(client):
 
 
 class Held:
-    """A summarizer whose searches wait at every step until they are let go on."""
+    """A summariser with searches that wait at every step until they are released."""
 
     def __init__(self, summarizer):
         self.summarizer, self.config = summarizer, summarizer.config
@@ -77,7 +77,7 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
 
 
 def until(condition):
-    """Wait, twenty seconds at most, until it holds."""
+    """Wait until the condition holds, for at most twenty seconds."""
     pause = threading.Event()
     for _ in range(2000):
         if condition():
@@ -88,7 +88,7 @@ def until(condition):
 
 @contextlib.asynccontextmanager
 async def asked_by_hand(app):
-    """A request whose client can go away: yields the messages of the answer and what makes the client go."""
+    """A request by a client that can disconnect: yields the response's messages and a function that disconnects."""
     body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {
@@ -119,7 +119,7 @@ async def asked_by_hand(app):
 
 
 def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
-    """Without it the search would go on for as long as it takes, and everybody else would wait."""
+    """Otherwise the search would continue to its end, and everybody else would wait."""
 
     async def go_away():
         app = held.app()

@@ -214,9 +214,9 @@ def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
     "options, words",
     [
         (["--system=x"], '--system "x": must be NAME=FILE'),
-        (["--system=mine=y"], "the name mine is taken"),
-        (["--system=reference=y"], "the name reference is taken"),
-        (["--system=lead-1={ref}", "--lead=1"], "the name lead-1 is taken"),
+        (["--system=mine=y"], "the name mine is already used"),
+        (["--system=reference=y"], "the name reference is already used"),
+        (["--system=lead-1={ref}", "--lead=1"], "the name lead-1 is already used"),
         (["--lead=0"], "--lead is 0"),
         (["--lead-words=-1"], "--lead-words is -1"),
         (["--oracle=0"], "--oracle is 0"),

@@ -1,4 +1,4 @@
-"""etads-plot: what is read from fairseq's logs in all their forms, and what is drawn of it."""
+"""etads-plot: values read from fairseq's logs in all their forms, and the drawing."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ def write(path, *lines, end="\n"):
 
 @pytest.mark.parametrize("prefix", [STAMP, HYDRA, ""])
 def test_lines_of_every_origin_hold_the_same(prefix):
-    """On the terminal, through Hydra, and in a --log-file, whose lines have no time."""
+    """On the terminal, through Hydra, and in a --log-file, with lines without a time."""
     found = parse(
         "2026-11-22 07:32:32 | INFO | fairseq.trainer | begin training epoch 1",
         inner(10, prefix, loss=8.5, p_gen=0.5, coverage_loss="1.5e-05"),
@@ -85,7 +85,7 @@ ANEW = STAMP.format("fairseq.trainer") + "No existing checkpoint found a/checkpo
 @pytest.mark.parametrize(
     "again, expected",
     [
-        # it had come to 40, goes on from 20, and is now at 30: 35 and 40 belong to a way that was given up
+        # it had reached 40, continues from 20, and is now at 30: 35 and 40 belong to abandoned updates
         ([LOADED, inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),
         ([LOADED], {10: 9, 20: 8}),
         ([inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),  # a --log-file does not tell what was loaded
@@ -131,7 +131,7 @@ def test_runs_have_short_names(runs, names):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Figures as they are when they would be written."""
+    """Figures captured just before they are written."""
     pytest.importorskip("matplotlib")
     found = []
     monkeypatch.setattr(curves, "save", lambda figure, path: found.append(figure))
@@ -165,7 +165,7 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
         line.get_color() for axes in drawn[0].axes for line in axes.get_lines() if "second" in line.get_label()
     } == {drawn[0].axes[0].get_lines()[2].get_color()}
     said = capsys.readouterr().out
-    assert "first: 20 updates; 1 validation on valid, the lowest loss 6 after update 20" in said
+    assert "first: 20 updates; 1 validation on valid, lowest loss 6 after update 20" in said
     assert "second: 20 updates; no validation in the log" in said
     assert f"curves: {tmp_path / 'first' / 'curves.png'}" in said
     assert main([str(tmp_path / "first"), "--figures", "wps,loss"]) == 0
@@ -203,8 +203,8 @@ def test_the_same_log_gives_the_same_file(tmp_path, capsys):
         (["{}/other"], "no figures of training in it: is it a log of fairseq-train"),
         (["{}/empty", "{}/other"], "none of the 2 logs has figures"),
         (["{}/good", "{}/good"], "good is given twice"),
-        (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose of loss, lr, wps'),
-        (["{}/good", "--figures", ","], "--figures: choose of loss"),
+        (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose from loss, lr, wps'),
+        (["{}/good", "--figures", ","], "--figures: choose from loss"),
         (["{}/good", "--out", "{}/a.gif"], "the name must end in .png"),
     ],
 )

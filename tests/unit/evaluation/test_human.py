@@ -1,4 +1,4 @@
-"""Sheets for people: what is drawn, what is written, what is read back, and agreement against values worked out."""
+"""Rating sheets: random choices, writing, reading, and agreement against hand-computed values."""
 
 import collections
 import csv
@@ -254,7 +254,8 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
         rows = list(csv.reader(io.StringIO(text, newline="")))
         for row in rows[1:]:
             system = orders[row[0]][row[1]][row[2]]
-            assert row[4] == f"'=cmd('{system}') {int(row[1]) - 1}"  # the summary under the letter is that system's
+            # the summary under the letter belongs to that system
+            assert row[4] == f"'=cmd('{system}') {int(row[1]) - 1}"
             row[5:] = [str(1 + SYSTEMS.index(system)), "3", "4"]
         with open(path, "w", newline="") as file:
             csv.writer(file).writerows(rows)
@@ -272,7 +273,9 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
 
 
 def test_sheets_show_sentences_as_people_read_them(tmp_path, capsys):
-    """Marks would be read as a part of the text, and would tell a system that writes them from one that does not."""
+    """Marks would be read as part of the text, and would distinguish a system that writes them from one that does
+    not.
+    """
     texts = {"src": "One. <q> Two <b>.\n", "marked": "a b . <q>c d .\n", "plain": "a b . c d .\n", "raw": "a@@ b\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -302,7 +305,7 @@ def test_command_names_wrong_lines_and_goes_on_only_if_told(tmp_path, capsys):
     command = ["score", "--key", str(tmp_path / "key.json"), *map(str, paths)]
     assert main(command) == 2
     error = capsys.readouterr().err
-    assert error.count("line 2: salience") == 2 and "2 wrong lines; mend them" in error
+    assert error.count("line 2: salience") == 2 and "2 wrong lines; correct them" in error
     assert main([*command, "--skip-malformed"]) == 0
     assert "left-out:2" in capsys.readouterr().out
 

@@ -66,6 +66,12 @@ def test_meteor_knows_synonyms(files, wordnet, tmp_path, capsys):
     assert out.splitlines()[-2].startswith("METEOR ") and "ROUGE-1" in out
 
 
+def test_without_resamples_other_scores_have_no_intervals_either(files, wordnet, capsys):
+    assert main([*files, "--also", "meteor", "--wordnet", wordnet, "--bootstrap", "0"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^METEOR +48\.\d\d$", out, re.MULTILINE) and "interval" not in out
+
+
 def test_the_best_of_several_references_counts_and_empty_ones_do_not(files, wordnet, tmp_path):
     other = write(tmp_path / "other.txt", ["nothing", "", "", "dogs sleep"])
     lines = tmp_path / "lines.jsonl"
@@ -93,7 +99,7 @@ def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
 
 
 def test_without_wordnet_there_is_no_meteor(files, tmp_path, capsys, monkeypatch):
-    """Matches of equal words and stems alone would be a number of another measure under the same name."""
+    """Matches of only equal words and stems would be a different measure under the same name."""
     import nltk.data
 
     monkeypatch.setattr(nltk.data, "path", [])
@@ -120,7 +126,7 @@ def test_debians_folder_is_found(wordnet, monkeypatch):
         (["--wordnet", "x"], "--wordnet has no effect without --also meteor"),
         (["--bertscore-layer", "1"], "--bertscore-layer has no effect without --also bertscore"),
         (["--also", "bertscore"], "name the folder of a model by --bertscore-model; nothing is downloaded"),
-        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "config.json is not there"),
+        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "it has no config.json"),
     ],
 )
 def test_options_that_do_not_go_together(files, capsys, options, words):
@@ -136,7 +142,7 @@ def test_a_missing_package_is_named(files, tmp_path, capsys, monkeypatch):
 
 
 class FakeScorer:
-    """What bert-score's scorer looks like from outside: precision, recall and F1 as tensors."""
+    """The interface of bert-score's scorer: precision, recall and F1 as tensors."""
 
     num_layers = 2
 

@@ -1,4 +1,4 @@
-"""ROUGE-1.5.5.pl against the Python backend, its own option -b, and values worked out by hand; skipped without it."""
+"""ROUGE-1.5.5.pl against the Python backend, its own option -b, and hand-computed values; skipped without it."""
 
 import subprocess
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_perl_and_python_give_the_same_with_the_same_stems():
                 pair_scores(hypotheses, [first, second], Settings(backend=backend, **common))
                 for backend in ("python", "perl")
             )
-            assert np.abs(python - perl).max() < 0.002, (options, multi)  # five digits are all that Perl prints
+            assert np.abs(python - perl).max() < 0.002, (options, multi)  # Perl prints only five digits
 
 
 @needs_perl
@@ -52,7 +52,7 @@ def test_irregular_forms_are_what_perl_adds_by_default():
 
 @needs_perl
 def test_bytes_are_those_of_perls_own_option(tmp_path):
-    """Our cut is made before the script sees the text; -b must do the same to ROUGE-N."""
+    """We cut the text before the script sees it; -b must have the same effect on ROUGE-N."""
     home = find_perl_rouge().home
     (tmp_path / "smart_common_words.txt").write_text("")
     make = 'use DB_File; tie %f, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH'

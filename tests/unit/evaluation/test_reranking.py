@@ -34,7 +34,7 @@ def test_repetition_counts_before_probability_and_length_divides_it():
 
 
 def test_lengths_of_words_leave_out_end_symbols():
-    """As in Chen and Bansal's code: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
+    """Chen and Bansal's code does the same: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
     beam = [Candidate((5,), -1.1), Candidate((6, 7, 8), -3.0)]
     assert best_combination([beam], "words") == [1] and best_combination([beam]) == [0]
 

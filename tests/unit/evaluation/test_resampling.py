@@ -1,4 +1,6 @@
-"""Bootstrap intervals and paired tests against loops, exact counts and the normal approximation."""
+"""Bootstrap intervals, paired tests and tests of trainings against loops, exact counts and known distributions."""
+
+import statistics
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
+from fairseq_etads.evaluation.resampling import bootstrap_means, compare_trainings, family_numbers, holm
 
 
 def test_interval_equals_a_loop():
@@ -57,3 +60,142 @@ def test_equal_systems_have_the_p_value_1():
     scores = np.array([1.0, 2.0, 3.0])
     found = compare_pairs(scores, scores, 50, 1)
     assert found["p_bootstrap"] == found["p_randomisation"] == 1
+
+
+# --- families of documents ---
+
+
+def test_whole_families_are_drawn():
+    """Two families, of 1 and 3 documents: a draw has the first twice, the second twice, or one of each."""
+    families = family_numbers(["b", "a", "a", "a"])
+    assert families.tolist() == [1, 0, 0, 0]
+    scores = np.array([8.0, 1.0, 2.0, 3.0])
+    means = bootstrap_means(scores, 400, 1, families)
+    found, counts = np.unique(means.round(6), return_counts=True)
+    assert found.tolist() == [2.0, 3.5, 8.0]
+    assert counts / 400 == pytest.approx([0.25, 0.5, 0.25], abs=0.08)
+
+
+def test_copies_of_a_document_prove_nothing():
+    """Forty documents, each of which stands there ten times: p is that of forty."""
+    rng = np.random.default_rng(3)
+    pairs = rng.normal(0.25, 1.0, 40)
+    families = np.repeat(np.arange(40), 10)
+    alone = compare_pairs(pairs, np.zeros(40), 2000, 1)
+    copied = compare_pairs(np.repeat(pairs, 10), np.zeros(400), 2000, 1, families)
+    assert copied["interval"] == pytest.approx(alone["interval"])
+    for name in ("p_bootstrap", "p_randomisation"):
+        assert copied[name] == pytest.approx(alone[name], abs=1e-9)
+    careless = compare_pairs(np.repeat(pairs, 10), np.zeros(400), 2000, 1)
+    assert careless["p_bootstrap"] < alone["p_bootstrap"] / 5
+
+
+# --- several trainings ---
+
+
+T_975 = {2: 4.303, 3: 3.182, 4: 2.776}
+"""97.5 % quantiles of Student's t, from a table, by degrees of freedom."""
+
+
+def of_levels(levels):
+    """Scores (trainings, documents) of trainings that differ in their level alone."""
+    return np.array(levels)[:, None] + np.linspace(0, 1, 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "freedom"),
+    [
+        ([1.0, 2.0, 4.0], [0.5, 1.0, 3.0], 4),  # equal numbers: pooled
+        ([1.0, 2.0], [0.5, 1.5], 2),
+        ([1.0, 2.0, 4.0, 3.0], [2.0], 3),  # one training: it varies as the other system's do
+    ],
+)
+def test_without_luck_of_documents_the_interval_is_students(first, second, freedom):
+    found = compare_trainings(of_levels(first), of_levels(second), 60_000, 1)
+    squares = sum((x - statistics.mean(side)) ** 2 for side in (first, second) for x in side)
+    error = (squares / freedom * (1 / len(first) + 1 / len(second))) ** 0.5
+    difference = statistics.mean(first) - statistics.mean(second)
+    assert found["difference"] == pytest.approx(difference)
+    half = T_975[freedom] * error
+    assert found["interval"] == pytest.approx([difference - half, difference + half], abs=0.05 * half)
+
+
+def test_unequal_numbers_have_welchs_degrees_of_freedom():
+    """Two of spread 0 and four that spread: Welch's test is Student's t of the four alone, with 3 degrees."""
+    first, second = [1.0, 1.0], [0.0, 1.0, 3.0, 2.0]
+    found = compare_trainings(of_levels(first), of_levels(second), 60_000, 1)
+    half = T_975[3] * statistics.stdev(second) / 2
+    difference = statistics.mean(first) - statistics.mean(second)
+    assert found["interval"] == pytest.approx([difference - half, difference + half], abs=0.05 * half)
+
+
+def test_steady_trainings_differ():
+    first, second = of_levels([2.0] * 3), of_levels([1.0] * 3)
+    assert compare_trainings(first, second, 200, 1)["p_bootstrap"] == pytest.approx(1 / 201)
+
+
+def test_trainings_and_documents_add_their_variances():
+    """Both parts of equal size: the interval is wider than each alone would make it, by the square root of two."""
+    rng = np.random.default_rng(5)
+    documents = rng.normal(size=400)
+    documents -= documents.mean()
+    level = np.array([-1.0, 0.0, 1.0] * 40)[:, None]  # many trainings, so that Student's t is nearly normal
+    wanted = documents.std() / 20
+    first = documents + level * wanted * np.sqrt(120) / level.std(ddof=1)
+    found = compare_trainings(first, np.zeros((120, 400)), 20_000, 1)
+    half = 1.96 * wanted * 2**0.5
+    assert np.diff(found["interval"])[0] / 2 == pytest.approx(half, rel=0.04)
+
+
+def test_one_training_each_is_the_paired_bootstrap():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 1, 60, 2))
+    together = compare_trainings(first, second, 300, 7)
+    pairs = compare_pairs(first[0], second[0], 300, 7)
+    assert together["difference"] == pytest.approx(pairs["difference"])
+    assert together["interval"] == pytest.approx(pairs["interval"])
+    assert together["p_bootstrap"] == pytest.approx(pairs["p_bootstrap"])
+
+
+def test_luck_with_seeds_does_not_pass_for_a_better_system():
+    """Trainings that differ as much as the systems do: significant by documents alone, not with the trainings."""
+    rng = np.random.default_rng(2)
+    documents = rng.normal(size=400)
+    level = np.array([0.6, -0.4, 0.1])
+    first = documents + level[:, None] + rng.normal(size=(3, 400)) * 0.1
+    second = documents - level[:, None] + rng.normal(size=(3, 400)) * 0.1
+    assert compare_pairs(first.mean(0), second.mean(0), 500, 1)["p_bootstrap"] < 0.01
+    assert compare_trainings(first, second, 500, 1)["p_bootstrap"] > 0.1
+    steady = compare_trainings(documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1)
+    assert steady["p_bootstrap"] < 0.01
+
+
+@pytest.mark.parametrize(("trainings", "at_most"), [((3, 3), 0.10), ((2, 5), 0.11)])
+def test_equal_systems_rarely_differ(trainings, at_most):
+    """The old bootstrap of three trainings had p < 0.05 in about 14 % of such cases."""
+    rng = np.random.default_rng(6)
+    times = 0
+    for repeat in range(200):
+        first, second = (rng.normal(size=(n, 1)) + rng.normal(size=(n, 30)) for n in trainings)
+        times += compare_trainings(first, second, 200, repeat)["p_bootstrap"] < 0.05
+    assert times / 200 <= at_most
+
+
+def test_what_a_training_makes_of_a_document_does_not_count_twice():
+    """Scores of pure noise: the spread of the trainings' means is all there is, and the interval is Student's."""
+    rng = np.random.default_rng(7)
+    first, second = rng.normal(size=(2, 3, 4000))
+    found = compare_trainings(first, second, 20_000, 1)
+    means = [side.mean(axis=1) for side in (first, second)]
+    error = (sum(side.var(ddof=1) for side in means) / 3) ** 0.5
+    assert np.diff(found["interval"])[0] / 2 == pytest.approx(T_975[4] * error, rel=0.1)
+
+
+# --- many tests ---
+
+
+def test_holm_steps_down():
+    """Holm (1979): the smallest p times 3, the next times 2, the largest as it is; never smaller than one before."""
+    assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
+    assert holm([]).tolist() == []

@@ -1,4 +1,4 @@
-"""Rewards: ROUGE against the package rouge-score on random texts, hand-computed cases, rewards of one's own."""
+"""Rewards: ROUGE against the package rouge-score on random texts, hand-computed cases, users' rewards."""
 
 import itertools
 import random
@@ -52,7 +52,7 @@ def test_by_hand():
     assert rouge_n(hypothesis, reference, 2) == 0
     assert rouge_l(hypothesis, reference) == pytest.approx(2 / 3)
     assert rouge_l([["c", "a"]], reference) == pytest.approx(2 * 1 / 5)  # the order counts
-    assert rouge_l([["c"], ["a"]], reference) == pytest.approx(2 * 2 / 5)  # but not that of sentences
+    assert rouge_l([["c"], ["a"]], reference) == pytest.approx(2 * 2 / 5)  # but not the order of sentences
     for empty in ([], [[]]):
         assert rouge_l(empty, reference) == rouge_n(reference, empty, 1) == 0
 
@@ -84,7 +84,7 @@ def test_rouge_sal_is_rouge_l_if_all_words_weigh_alike_and_only_proportions_matt
 
 
 def test_words_that_the_reference_lacks_cost_precision_alone():
-    """In a sentence or in one of their own: with weight 0 they cost nothing, so R stays; with any other, P falls."""
+    """Inside a sentence or as a separate one: with weight 0 they cost nothing, so R stays; with any other, P falls."""
     generator = random.Random(shifted(3))
     tried = 0
     while tried < 40:
@@ -144,7 +144,7 @@ def test_sentences_end_at_the_mark():
 
 
 class Length:
-    """The words of each summary."""
+    """Number of words of each summary."""
 
     def __call__(self, hypotheses, references, documents):
         return [float(sum(map(len, text))) for text in hypotheses]

@@ -1,4 +1,4 @@
-"""Files of summaries: lines, sentences, limits in bytes, and warnings about what looks wrong."""
+"""Files of summaries: lines, sentences, limits in bytes, and warnings about suspicious files."""
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ def test_only_line_feeds_end_lines(tmp_path):
     [
         ("a b . <q> c d .", ["a b .", "c d ."]),
         ("a b .<q>c d .<q>", ["a b .", "c d ."]),
-        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # where marks are, only marks cut
+        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # if there are marks, only marks cut
         ("a b . c d .", ["a b .", "c d ."]),  # tokenised
         ("The cat sat. It slept! Why?", ["The cat sat.", "It slept!", "Why?"]),
         ("J. Smith came .", ["J. Smith came ."]),  # an initial

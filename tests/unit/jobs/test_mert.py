@@ -1,4 +1,4 @@
-"""Minimum-error-rate training: line searches against brute force, and optima that are known."""
+"""Minimum-error-rate training: line searches against brute force, and known optima."""
 
 import itertools
 
@@ -58,7 +58,7 @@ def test_a_line_search_finds_the_best_of_all_steps(feature):
 
 
 def test_a_known_optimum_is_found():
-    """The metric is highest for what certain weights rank first, so they score 1."""
+    """The metric is highest for the top hypotheses under certain weights, so these score 1."""
     numbers, wanted = np.random.default_rng(0), np.array([1.0, 4.0, -2.0, 0.5, 3.0])
     lists = []
     for _ in range(40):

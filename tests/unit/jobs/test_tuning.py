@@ -37,7 +37,7 @@ def summarizer(folder):
 
 @pytest.fixture(scope="module")
 def references(summarizer):
-    """Longer than the defaults write, and just what the model writes if it must write as much."""
+    """Longer than the defaults write, and exactly the model's output if it must write that much."""
     found = [summary.text for summary in summarizer.summarize(DOCUMENTS, **LONG)]
     shorter = [summary.text for summary in summarizer.summarize(DOCUMENTS)]
     assert all(len(a.split()) > len(b.split()) for a, b in zip(found, shorter))
@@ -93,12 +93,12 @@ def test_impossible_ranges_are_refused(name, text, message):
     [
         (["lenpn"], {}, {}, r"there is no option lenpn of decoding; did you mean lenpen\?"),
         (["lenpen"], {"beem": "1"}, {}, r"there is no option beem of decoding; did you mean beam\?"),
-        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; give it to etads-export"),
+        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; set it in etads-export"),
         (["unkpen"], {}, {}, "--search unkpen: which values\\? give --range unkpen=LOW:HIGH"),
         (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
         ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),
-        (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect beside --exact-length"),
-        (["max-len"], {"exact-length": "3,4"}, {}, "--search max-len: has no effect beside --exact-length"),
+        (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect with --exact-length"),
+        (["max-len"], {"exact-length": "3,4"}, {}, "--search max-len: has no effect with --exact-length"),
     ],
 )
 def test_impossible_spaces_are_refused(search, ranges, decoding, message):
@@ -160,7 +160,7 @@ def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
     def run(seed, trials=14):
         tried = [({"lenpen": 9.0, "length_penalty_type": "avg", "max_len": 9, "min_len": 1}, 0.0)]  # not in the space
         for _ in range(trials):
-            random.random(), np.random.rand()  # what others draw has no influence
+            random.random(), np.random.rand()  # other random draws have no influence
             chosen = propose(SPACE, DECODING, tried, seed)
             tried.append((chosen, chosen["lenpen"] + chosen["min_len"]))
         return tried
@@ -169,7 +169,7 @@ def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
 
 
 def test_the_sampler_learns(monkeypatch):
-    """After as many trials, Parzen estimators have found better settings than chance."""
+    """After the same number of trials, Parzen estimators have found better settings than chance."""
     space = [Parameter("lenpen", tuple(n / 20 for n in range(41))), Parameter("max_len", tuple(range(1, 41)))]
     goal = {"lenpen": 1.4, "max_len": 9}
 
@@ -227,7 +227,7 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
     assert path.read_bytes() == before
     for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
         path.write_bytes(damage)
-        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not of a store of trials"):
+        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not from a store of trials"):
             TrialStore(path, {"model": "a", "--seed": 1})
         assert path.read_bytes() == damage
     with pytest.raises(InputError, match="cannot be written"):
@@ -263,7 +263,7 @@ def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluati
 
 
 class Interrupting(Listener):
-    """Ends the search at a trial, before or after its record is on the disk."""
+    """Ends the search at a trial, before or after its record is on disk."""
 
     def __init__(self, begin=None, end=None, advance=None):
         self.at_begin, self.at_end, self.at_advance, self.began = begin, end, advance, []
@@ -283,7 +283,7 @@ class Interrupting(Listener):
 
 
 def tables(tuning, out):
-    """What the tables hold but for seconds."""
+    """Contents of the tables without seconds."""
     report.write_tables(tuning, out)
     as_json = json.loads((out / "tuning.json").read_text())
     for trial in as_json["trials"]:

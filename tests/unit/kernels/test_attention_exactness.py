@@ -1,4 +1,4 @@
-"""Focus-attention's columns: gradients in long documents, widths, number formats, devices; attention at its edges."""
+"""Focus-attention's columns: gradients in long documents, widths, dtypes, devices; edge cases of attention."""
 
 import math
 
@@ -12,7 +12,7 @@ from fairseq_etads.kernels.focus import document_positions, focal_bias, focus_at
 
 
 def random_inputs(length, scope, width=16, dtype=torch.float32):
-    """q, k, v, center and scope of two heads over one document, numbers of float32."""
+    """q, k, v, ``center`` and ``scope`` of two heads over one document, float32 numbers."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, 2, length, generator=generator) * length
@@ -28,7 +28,9 @@ def direct(q, k, v, center, scope):
 
 @pytest.mark.parametrize("scope,error", [(1.0, 4e-4), (5.0, 5e-5), (20.0, 2e-5)])
 def test_gradients_of_center_and_scope_in_long_documents(scope, error):
-    """Differences of moments: with one origin instead of one for each quarter scope's are wrong by 1 % and more."""
+    """Differences of moments: with one origin instead of one per quarter, the scope's gradient is wrong by 1 % and
+    more.
+    """
     gradients = []
     for function, dtype in ((direct, torch.float64), (focus_attention, torch.float32)):
         inputs = [x.requires_grad_() for x in random_inputs(400, scope, dtype=dtype)]
@@ -42,7 +44,9 @@ def test_gradients_of_center_and_scope_in_long_documents(scope, error):
 @pytest.mark.parametrize("side", ["none", "left", "right"])
 @pytest.mark.parametrize("strength", [False, True])
 def test_long_documents_are_computed_in_parts(monkeypatch, side, strength):
-    """Of five tokens at most; the last of three documents has words in one part alone. Outputs and all gradients."""
+    """Parts of at most five tokens; the last of three documents has words in only one part. Outputs and all
+    gradients.
+    """
     monkeypatch.setattr(focus_columns, "LARGEST_PART", 5)
     lengths = torch.tensor([17, 12, 3])
     real = torch.arange(17) < lengths[:, None]
@@ -95,7 +99,9 @@ def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkey
 
 
 def test_everything_is_computed_in_the_widest_format():
-    """float64 where queries are, whatever center and scope come in; a bias in the format of its center."""
+    """float64 if the queries are, whatever the dtype of ``center`` and ``scope``; a bias in the dtype of its
+    ``center``.
+    """
     inputs = random_inputs(7, 2.0, dtype=torch.float64)
     mixed = [x.float() if n > 2 else x for n, x in enumerate(inputs)]
     exact = focus_attention(*inputs[:3], *(x.double() for x in mixed[3:]))
@@ -115,7 +121,7 @@ def test_half_precision_queries_are_scaled_in_float32():
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_everything_is_on_the_device_of_the_queries(padded):
-    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    """Not on the default device, which represents another one here: torch would refuse to mix the two."""
     inputs = [x.requires_grad_() for x in random_inputs(5, 2.0)]
     mask = torch.tensor([[False] * 4 + [True]]) if padded else None
     with torch.device("meta"):

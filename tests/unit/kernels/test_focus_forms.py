@@ -1,4 +1,4 @@
-"""Forms of focus-attention: which is chosen where, very long documents, how much memory each takes."""
+"""Forms of focus-attention: the default in each case, very long documents, and memory."""
 
 import pytest
 import torch
@@ -84,7 +84,7 @@ def test_documents_of_eight_thousand_tokens(form, scope):
 
 @pytest.mark.parametrize("side", [False, True])
 def test_a_long_neighbour_and_padding_change_nothing(side):
-    """A short document keeps its one origin beside one of several."""
+    """A short document keeps its one origin in a batch with one of several."""
     short = [x.detach() for x in inputs_of(300, 1.0)]
     long = [x.detach() for x in inputs_of(2500, 1.0)]
     fill = (2200, 0) if side else (0, 2200)

@@ -1,4 +1,4 @@
-"""Half precision and autocast: what has to be computed in float32 is, and nothing becomes NaN."""
+"""Half precision and autocast: critical values are computed in float32, and nothing becomes NaN."""
 
 import math
 
@@ -22,7 +22,7 @@ WIDTH, HEADS = 64, 4
 
 
 def center_and_scope(module, x, mask=None, autocast=None):
-    """mu and sigma (B, H, S) as a layer computes them from its input (S, B, d_m), caught on their way."""
+    """mu and sigma (B, H, S) computed by a layer from its input (S, B, d_m), captured on the way."""
     caught = []
     hook = module.focal.register_forward_hook(lambda *args: caught.append(args[2]))
     with torch.no_grad(), torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
@@ -36,18 +36,18 @@ def focus_layer(dtype, focal=None):
     module = FocusAttention(WIDTH, HEADS, focal).eval()
     with torch.no_grad():
         for parameter in module.focal.parameters():
-            parameter.mul_(3)  # as far from the middle as a trained network goes
+            parameter.mul_(3)  # as far from the middle as in a trained network
         for parameter in module.parameters():
             parameter.copy_(parameter.to(dtype))
     return module
 
 
 def float32_bound(layer, x):
-    """How far float32 may put mu and sigma from the exact values, in tokens; x (S, d_m) and the layer in float64.
+    """Bound of float32's error in mu and sigma, in tokens; x (S, d_m) and the layer in float64.
 
     Rounding errors of n additions grow like sqrt(n) times the 2-norm of the terms (Higham and Mary 2019); 4 standard
-    deviations of it are carried from step to step. The sigmoid's slope is at most 1/4, so mu and sigma move
-    by at most m/4 tokens for 1 in its argument; a relative center moves by 1.
+    deviations of it are carried from step to step. The sigmoid's slope is at most 1/4, so mu and sigma move by at most
+    m/4 tokens for 1 in its argument; a relative centre moves by 1.
     """
 
     def product(x, error, *weights):
@@ -121,7 +121,7 @@ def test_a_layer_in_float32_runs_its_hooks():
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("size", [1.0, 3.0])
 def test_attention_weights_are_as_exact_as_fused_attention(dtype, size):
-    """At most twice its error; scores rounded to half precision before the softmax are up to 13 times worse."""
+    """At most twice its error; rounding scores to half precision before the softmax is up to 13 times worse."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = ((size * torch.randn(2, 8, n, 64, generator=generator)).to(dtype) for n in (100, 400, 400))
     exact = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 8, -1) @ v.double()
@@ -144,7 +144,7 @@ def test_scores_beyond_the_range_of_float16_do_not_overflow():
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("how", ["model", "autocast"])
 def test_pointers_decide_in_float32(dtype, how):
-    """p_gen and the copy attention, from the states that the model has."""
+    """p_gen and the copy attention, from the model's states."""
     torch.manual_seed(0)
     pointer = Pointer(32, 32, "soft").to(dtype)
     tokens = make_batch([[5, 6, 7, 50, 51, 8, 9, 50]])
@@ -158,7 +158,7 @@ def test_pointers_decide_in_float32(dtype, how):
         found = module(*given, vocab)
     with torch.no_grad():
         want = exact(states.double(), memory.double(), vocab)
-        # the query is a projection like any other, rounded to half precision; what follows is not
+        # the query is a projection like any other, rounded to half precision; the rest is not
         query = nn.functional.linear(states.float(), module.query.weight.float(), module.query.bias.float())
     torch.testing.assert_close(found.gate.double(), want.gate, rtol=0, atol=1e-5)
     step = torch.finfo(dtype).eps * query.abs().max() * 32**-0.5

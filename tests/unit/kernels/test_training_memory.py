@@ -1,4 +1,4 @@
-"""What training computes in chunks, again, or in place gives the results of the plain way, and keeps less."""
+"""Chunked, recomputed and in-place training computations equal the plain ones, and keep less memory."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from fairseq_etads.models.pointing import PointingDecoder
 
 
 def use(monkeypatch, plain):
-    """Compute everything the plain way, or everything in chunks that are as small as they can be."""
+    """Compute everything the plain way, or everything in the smallest possible chunks."""
     monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
     monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
@@ -81,7 +81,9 @@ def test_losses_logs_and_gradients_are_those_of_the_plain_way(monkeypatch, optio
 
 
 def test_parameters_after_fifty_updates_are_those_of_the_plain_way(monkeypatch):
-    """Within the noise of other orders of sums. (Adam's epsilon is larger than the noise of gradients that are 0.)"""
+    """Within the noise of other orders of summation. (Adam's epsilon is larger than the noise of gradients that are
+    0.)
+    """
     options = {"pointer": "soft", "smoothing": 0.1}
     expected, found = (trained(monkeypatch, plain, 50, **options) for plain in (True, False))
     assert found[0][-1]["loss"] < 0.9 * found[0][0]["loss"]
@@ -154,7 +156,7 @@ def test_gradients_of_states_are_summed_over_chunks_in_float32(monkeypatch, dtyp
 
 
 def lookups():
-    """An embedding whose table is the output layer, too; ids; and the rows of the table that they name."""
+    """An embedding with its table as output layer; ids; and the rows of the table for these ids."""
     torch.manual_seed(0)
     embedding = VocabularyEmbedding(torch.nn.Embedding(7, 3, padding_idx=1), unk=2)
     embedding.is_output_layer = True
@@ -230,7 +232,7 @@ def test_recomputed_saliency_drops_the_same_weights_again(monkeypatch, group):
 
 
 def kept_by(compute):
-    """Shapes and formats of what a computation keeps for its backward pass."""
+    """Shapes and dtypes of tensors that a computation keeps for its backward pass."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
         compute()

@@ -1,4 +1,4 @@
-"""Attention asked step by step: values against loops, gradients against autograd's of the plain formula."""
+"""Attention step by step: values against loops, gradients against autograd's of the plain formula."""
 
 import gc
 import weakref
@@ -39,14 +39,14 @@ def ours(query, keys, **others):
 
 
 def one_by_one(query, keys, coverage=None, **others):
-    """As a decoder asks: a step after the other, all of the same keys."""
+    """One step after another with the same keys, like a decoder."""
     steps = SharedKeys(keys)
     parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
     return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
 
 
 def gradients(scores, given):
-    """Of something in which each score counts differently."""
+    """Gradients of a function in which each score has a different weight."""
     return torch.autograd.grad((scores * random(*scores.shape, seed=9)).sin().sum(), list(given.values()))
 
 
@@ -106,7 +106,7 @@ def test_contexts_and_their_gradients():
 
 
 def test_steps_that_ask_what_the_last_one_answered():
-    """The gradient of a step's question goes through all answers before it."""
+    """The gradient of a step's query passes through all earlier results."""
     states, keys, weight = random(1, LENGTH, WIDTH), random(1, LENGTH, WIDTH, seed=1), random(WIDTH, seed=2)
     given = {"states": states.requires_grad_(), "keys": keys.requires_grad_(), "weight": weight.requires_grad_()}
 
@@ -130,7 +130,7 @@ def test_a_second_backward_pass_begins_at_nothing():
 
 
 class Interrupted(torch.autograd.Function):
-    """Does nothing, until its ``token`` says that the backward pass is to break off."""
+    """Does nothing until its ``token`` tells it to interrupt the backward pass."""
 
     @staticmethod
     def forward(ctx, x, token):
@@ -145,14 +145,14 @@ class Interrupted(torch.autograd.Function):
 
 
 class Token:
-    """Lives as long as the graph that holds it."""
+    """An object with the lifetime of the graph that holds it."""
 
     breaks_off = False
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted):
-    """It breaks off, or is of the questions alone and never reaches what the steps read."""
+    """The pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
     given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
     steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
     scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])
@@ -182,7 +182,7 @@ def test_steps_that_no_gradient_reaches():
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_nothing_is_left_in_memory(interrupted):
-    """No cycle of references: without a backward pass, and when one breaks off, all that was allocated goes at once."""
+    """No reference cycle: without a backward pass, and when one is interrupted, all memory is freed at once."""
     gc.disable()
     try:
         states, token = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Token()
@@ -220,7 +220,7 @@ def test_both_ways_of_running_a_gru_agree(layers, left):
     x = random(3, 6, 3).requires_grad_()
     results = []
     for run in (gru._run_packed, gru._run_directions):
-        gru._run_directions = run  # what a CPU takes
+        gru._run_directions = run  # the path on a CPU
         states, last, _ = gru(x, padding)
         assert (states[padding] == 0).all()
         loss = (states * random(3, 6, 8, seed=3)).sum() + (last * random(3, 8, seed=4)).sum()

@@ -87,7 +87,7 @@ MECHANISMS = [
 
 
 def combined(**options):
-    """Every other mechanism beside the one in question."""
+    """Every other mechanism, combined with the one in question."""
     return make_model("etads", encoder_layers=3, decoder_layers=3, pointer="soft", **options)
 
 
@@ -135,7 +135,9 @@ def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
 
 @pytest.mark.parametrize("gate", [False, True])
 def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
-    """Gated, if there is a gate; also when beams leave and change places, so that batches make no difference."""
+    """Gated, if there is a gate; also when beams are reordered and documents leave, so that batches make no
+    difference.
+    """
     task = make_task(tail=20)
     model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=gate)
     tokens = make_batch(documents)
@@ -157,7 +159,7 @@ def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
 
 
 def test_what_the_gate_closes_the_pointer_does_not_see(documents):
-    """As without aggregation: then all that the pointer reads is gated."""
+    """Without aggregation: then everything that the pointer reads is gated."""
     for aggregation in ("none", "attn"):
         model = make_model(
             "etads_basic", make_task(tail=20), pointer="soft", encoder_gate=True, aggregation=aggregation

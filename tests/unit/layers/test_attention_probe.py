@@ -1,4 +1,4 @@
-"""What training logs about attention: means over real words, of any batch; nothing outside the criterion."""
+"""Attention figures in the training log: means over real words, for any batch; nothing outside the criterion."""
 
 import pytest
 import reference
@@ -115,7 +115,7 @@ def test_they_cost_nothing_where_nobody_looks():
 def test_they_do_not_change_the_loss_and_its_gradient():
     task = make_task(tail=30)
     losses, gradients = [], []
-    for checkpointed in (False, True):  # computes the layers again in the backward pass, where nobody looks any more
+    for checkpointed in (False, True):  # recomputes the layers in the backward pass, where no observer is active
         model = make_model("etads", task, checkpoint_activations=checkpointed).train()
         loss, _, logs = criterion(task)(model, make_sample())
         assert "gate" in logs and not any(value.requires_grad for value in logs.values() if torch.is_tensor(value))

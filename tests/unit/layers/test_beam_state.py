@@ -13,7 +13,7 @@ from fairseq_etads.search.extensions import top_values
 
 
 def test_documents_are_held_once(monkeypatch, documents):
-    """What grows with the source has a row per document, and columns nobody descends from are dropped."""
+    """Tensors that grow with the source have one row per document, and columns without descendants are dropped."""
     sizes, columns = set(), []
     begin = beam_state.BeamState.begin_step
 
@@ -30,7 +30,7 @@ def test_documents_are_held_once(monkeypatch, documents):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_beams_past_is_the_ancestors_past(seed):
-    """Keys come back as if they had been copied at every change of places, also when documents leave."""
+    """Keys are the same as if copied at every reordering, also when documents leave."""
     generator = torch.Generator().manual_seed(seed)
     state, module, documents = beam_state.BeamState(3, torch.device("cpu")), torch.nn.Identity(), 3
     history = torch.zeros(3, 1, 0, 2)
@@ -52,7 +52,7 @@ def test_the_beams_past_is_the_ancestors_past(seed):
 
 
 def test_keys_keep_their_layout_when_documents_leave():
-    """Each matrix of keys lies column by column, which the products of a step read faster."""
+    """Each matrix of keys is stored column by column, which the products of a step read faster."""
     state = beam_state.BeamState(3, torch.device("cpu"))
     x = torch.randn(3, 2, 5, 4)
     state.memory[torch.nn.Identity()] = tensors = {"key": laid_out(x, True), "value": laid_out(x, False)}

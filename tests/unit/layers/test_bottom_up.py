@@ -1,4 +1,4 @@
-"""Pointers that copy only what a selector chose (--selection): the equation, the search, and a task that needs it."""
+"""Pointers restricted to a selector's words (--selection): the equation, the search, and a task that needs it."""
 
 import random
 from dataclasses import replace
@@ -145,7 +145,7 @@ def test_it_sums_to_one_in_half_precision_and_where_gates_saturate(dtype):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_the_search_scores_what_the_whole_model_gives(arch):
-    """Cached decoding equals uncached, and documents that are finished take their probabilities with them."""
+    """Cached decoding equals uncached, and finished documents take their probabilities with them."""
     model, sample = model_of(arch), sample_of(DOCUMENTS, probabilities())
     # the second document is finished first: no summary is longer than its document
     results = search(model, sample, selection_threshold=0.5, selection_factor=3.0, match_source_len=True)
@@ -187,7 +187,7 @@ def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch
 
 
 def test_copied_positions_are_selected_ones():
-    """Of equal words, those that may not be copied have most of the attention."""
+    """Among equal words, the ones that may not be copied have most of the attention."""
     model = model_of("pg_coverage")
     model.decoder.pointer.gate.bias.data.fill_(-20.0)  # copies nearly always
     documents, q = [[45, 45, 45, 45, 45], [44, 46, 44, 46, 44]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
@@ -208,7 +208,7 @@ def test_ensembles_select_in_each_model():
 
 
 def begun(tokens):
-    """How many sentences a summary has."""
+    """Number of a summary's sentences."""
     return sum(word != MARK and before in (MARK, None) for word, before in zip(tokens, [None, *tokens]))
 
 
@@ -253,7 +253,7 @@ def test_options_of_decoding_are_checked():
 
 
 def riddle(r):
-    """A document with two unknown words, the number of which is the answer, and the words that say which: none."""
+    """A document with two unknown words and a word that tells which one is the answer; the selector's words: none."""
     document = [r.randint(5, 20) for _ in range(r.randint(3, 6))]
     names = r.sample(range(44, 53), 2)
     for name in names:
@@ -263,7 +263,7 @@ def riddle(r):
 
 @pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
 def test_a_question_that_only_the_selector_can_answer(arch):
-    """Either of two names may be the summary: the model learns to write one of them, the selector knows which."""
+    """Either of two names may be the summary: the model learns to write one of them, the selector knows which one."""
     task = recurrent_task()
     model, r = model_of(arch, task).train(), random.Random(8)
     criterion, optimizer = make_criterion(task, label_smoothing=0.0), torch.optim.Adam(model.parameters(), lr=0.01)

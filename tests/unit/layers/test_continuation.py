@@ -21,7 +21,7 @@ def model_of(arch="etads", continues=True, kind="soft", **options):
     model = make_model(
         arch, make_task(tail=TAIL), pointer=kind, pointer_continue=continues, **{**FAMILIES[arch], **options}
     )
-    if continues:  # as after training: every feature matters, and more at some steps than at others
+    if continues:  # as after training: every feature matters, at some steps more than at others
         generator = torch.Generator().manual_seed(5)
         with torch.no_grad():
             for parameter in model.decoder.pointer.continuation.parameters():
@@ -147,7 +147,7 @@ def test_cached_decoding_equals_uncached_decoding(arch, left):
 @pytest.mark.parametrize("arch", FAMILIES)
 @pytest.mark.parametrize("others", [[], ["none"], ["soft"]])
 def test_the_search_scores_summaries_as_the_model_does(arch, others):
-    """Words that only the document knows, beams that change places, documents that leave, ensembles."""
+    """Words that only the document has, beams that are reordered, documents that leave, ensembles."""
     task = make_task(tail=TAIL)
     models = [model_of(arch, encoder_layers=1)]
     models += [make_model(arch, task, pointer=kind, **FAMILIES[arch]) for kind in others]

@@ -1,4 +1,4 @@
-"""Dropout in every place that has it: in training, not in evaluation, and in inference where --retain-dropout asks.
+"""Dropout in all its places: in training, not in evaluation, and in inference with --retain-dropout.
 
 Attention weights are made visible: with queries of 0 the weights are equal, with the identity as values an attention's
 output is its weights as they are after dropout.
@@ -23,7 +23,7 @@ P, WIDTH, ROWS = 0.3, 16, 40
 
 
 def assert_dropped(after, before, p=P):
-    """Of the values that are not 0 a share of about p became 0, and all others grew by 1 / (1 - p)."""
+    """About a share p of the non-zero values became 0, and all others grew by 1 / (1 - p)."""
     before = before.expand_as(after)
     there = before != 0
     gone = (after == 0) & there
@@ -34,7 +34,7 @@ def assert_dropped(after, before, p=P):
 
 
 def identity(attention):
-    """Equal weights, and values and output as they come."""
+    """Equal weights, and unchanged values and output."""
     with torch.no_grad():
         for name, parameter in attention.named_parameters():
             parameter.zero_()
@@ -44,7 +44,7 @@ def identity(attention):
 
 
 def one_hot(rows):
-    """(S, rows, S): at each place another unit vector, so that values tell where they come from."""
+    """(S, rows, S): another unit vector at each place, so that values tell their origin."""
     return torch.eye(WIDTH)[:, None].expand(-1, rows, -1)
 
 
@@ -113,7 +113,7 @@ def test_attention_drops_weights_in_training_and_where_dropout_is_retained(name)
 
 @pytest.mark.parametrize("saliency", [False, True])
 def test_the_weights_that_an_attention_returns_are_not_dropped(saliency):
-    """Coverage and pointers want a distribution."""
+    """Coverage and pointers need a distribution."""
     attention, _ = bridge(saliency)
     weights = attention.train()(torch.zeros(3, ROWS, WIDTH), one_hot(ROWS))[1]
     torch.testing.assert_close(weights, torch.full((ROWS, 3, WIDTH), 1 / WIDTH))
@@ -149,7 +149,7 @@ def test_aggregation_drops_attention_weights(kind, layers):
 @pytest.mark.parametrize("aggregation", [{}, {"aggregation": "proj"}, {"aggregation": "attn"}], ids=str)
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
 def test_the_option_reaches_every_attention(arch, aggregation):
-    """--attention-dropout alone, and --dropout does not stand in for it."""
+    """Only --attention-dropout counts; --dropout does not replace it."""
     model = make_model(arch, **aggregation, attention_dropout=0.25, dropout=0.125)
     attentions = [module for module in model.modules() if isinstance(module, MultiheadAttention)]
     assert len(attentions) == 2 + 2 * 2 + bool(aggregation)  # encoder, both of the decoder, aggregation
@@ -180,7 +180,7 @@ def test_models_drop_in_training_and_not_in_evaluation(arch, option, documents):
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout"])
 @pytest.mark.parametrize("retain", [False, True])
 def test_a_search_drops_where_dropout_is_retained(option, retain, documents):
-    """Also in the copies that search: other seeds, other scores; an ensemble of one model's chances."""
+    """Also in copies for inference: other seeds, other scores; the ensemble averages one model's samples."""
     task = make_task()
     model = make_model("etads", task, **{**SMALL, option: 0.3})
     model.make_generation_fast_(**({"retain_dropout": True} if retain else {}))
@@ -223,7 +223,7 @@ def test_grus_keep_dropping_between_layers_where_dropout_is_retained(packed):
 
 
 def watched(module, which):
-    """What a module is given (which "in") or gives ("out") from now on, in a list."""
+    """Collect a module's inputs (``which`` "in") or outputs ("out") from now on, in a list."""
     seen = []
     if which == "in":
         module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].detach().clone()))
@@ -233,7 +233,7 @@ def watched(module, which):
 
 
 def test_the_recurrent_decoder_drops_words_and_readouts():
-    """In front of everything that reads the words: attention's query, the cell, the readout."""
+    """Before everything that reads the words: attention's query, the cell, the readout."""
     model = recurrent("pg_coverage", dropout=P, encoder_embed_dim=64).train()
     decoder = model.decoder
     words, queries = watched(decoder.embed_tokens, "out"), watched(decoder.attention.from_word, "in")
@@ -277,15 +277,15 @@ def test_the_recurrent_encoder_drops_words_factors_and_states(arch):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_grus_drop_between_layers(packed):
-    """A second layer whose new state is a small multiple of its input shows which of the first layer's values are 0."""
+    """A second layer with a small multiple of its input as new state shows which of the first layer's values are 0."""
     gru = BidirectionalGRU(4, 16, layers=2, dropout=P)
     x, padding = torch.randn(50, 3, 4), torch.zeros(50, 3, dtype=torch.bool)
     if packed:
-        gru._run_directions = gru._run_packed  # what a GPU takes
+        gru._run_directions = gru._run_packed  # the path on a GPU
     with torch.no_grad():
         plain = gru.eval()(x, padding)[0]
         assert torch.equal(plain, gru(x, padding)[0])
-        with torch.enable_grad():  # as where rewards are learnt from, on a GPU in torch's training mode
+        with torch.enable_grad():  # as when learning from rewards, on a GPU in torch's training mode
             assert torch.equal(plain, gru(x, padding)[0]) and not gru.rnn.training
         first, second = (gru.train()(x, padding)[0] for _ in range(2))
         assert not torch.allclose(first, second, atol=1e-3) and not torch.allclose(first, plain, atol=1e-3)

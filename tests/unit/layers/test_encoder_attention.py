@@ -13,7 +13,7 @@ from fairseq_etads.layers.encoder_attention import EncoderAttention, blockwise_a
 
 WIDTH, HEADS, LENGTH = 8, 2, 7
 HARDLY = 1e-9
-"""A probability of dropout that is not zero and drops nothing."""
+"""A dropout probability that is not zero but drops nothing."""
 
 
 def in_blocks(monkeypatch):
@@ -58,13 +58,13 @@ def test_blocks_compute_attention(inputs, monkeypatch):
 
 
 def test_the_backward_pass_has_the_same_dropout(inputs, monkeypatch):
-    """The loss and all gradients are those of the same blocks without recomputation."""
+    """The loss and all gradients equal the ones of the same blocks without recomputation."""
     monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
 
     def outcome():
         torch.manual_seed(1)
         out = blockwise_attention(*inputs, 0.5)
-        torch.manual_seed(2)  # what else is drawn before the backward pass
+        torch.manual_seed(2)  # other random draws before the backward pass
         return (out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs[:3]))
 
     found = outcome()

@@ -1,4 +1,4 @@
-"""Explicit-Selection (Li et al. 2018): equations against loops, what stays and what changes at sentence marks."""
+"""Explicit-Selection (Li et al. 2018): equations against loops, and the state at sentence marks."""
 
 import random
 
@@ -52,7 +52,7 @@ def weights_of(model):
 @pytest.mark.parametrize("coverage", [False, True])
 @pytest.mark.parametrize("document", [DOCUMENTS[0], DOCUMENTS[2], [5, MARK]], ids=["long", "short", "ends-with-a-mark"])
 def test_it_is_the_equations(coverage, document):
-    """Two sentences of a summary, with a word that is unknown, and a third one that has begun."""
+    """Two sentences of a summary, with an unknown word, and the beginning of a third one."""
     model = sharpened(recurrent("explicit_selection", coverage=coverage).double())
     previous = [EOS, 5, 47, MARK, 6, 7, MARK]
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_selections_last_until_the_next_mark(arch):
 
 
 def test_without_preferences_it_is_the_hierarchical_model_with_uniform_attention_to_sentences():
-    """With an open gate, and of each sentence of the summary by itself: the selector begins each anew."""
+    """With an open gate, for each sentence of the summary separately: the selector begins each one afresh."""
     selecting, plain = recurrent("gru_seq2seq", **SELECTOR).double(), recurrent("gru_seq2seq", **HIERARCHICAL).double()
     with torch.no_grad():
         gate = selecting.encoder.sentences.gate
@@ -114,7 +114,7 @@ def test_without_preferences_it_is_the_hierarchical_model_with_uniform_attention
 
 
 def test_other_order_of_sentences_other_order_of_their_weights():
-    """Where nothing tells positions: GRUs over sentences that remember nothing, and no vector of the document."""
+    """Without information on positions: GRUs over sentences without memory, and no vector of the document."""
     model = sharpened(recurrent("explicit_selection").double())
     hidden = model.encoder.sentences.gru.rnn.hidden_size
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_other_order_of_sentences_other_order_of_their_weights():
         for texts in (sentences, [sentences[number] for number in order])
     )
     p, permuted = (extra["output"].selection.log_probs[0].exp() for extra in (first, second))
-    torch.testing.assert_close(permuted, p[:, [*order, 3]])  # the end symbol is a sentence of its own
+    torch.testing.assert_close(permuted, p[:, [*order, 3]])  # the end symbol counts as a sentence
     assert (p[:, :3] - p[:, order]).abs().max() > 0.01
     torch.testing.assert_close(b[:, :, :V], a[:, :, :V])
 
@@ -149,7 +149,7 @@ def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
     padding = tokens.eq(PAD)
     x = torch.randn(*tokens.shape, 3).double().requires_grad_()
     for run in (kind._run_packed, kind._run_directions):
-        network._run_directions = run.__get__(network)  # what a CPU takes
+        network._run_directions = run.__get__(network)  # the path on a CPU
         ids = sentence_ids(tokens, MARK).masked_fill(padding, 0)
         states, last, cells = read_by_sentence(network, x, padding, ids)
         assert (states[padding] == 0).all()
@@ -171,7 +171,7 @@ def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
 @pytest.mark.parametrize("options", [{"coverage": True}, {"rnn_cell": "lstm", "temporal_attention": True}], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
 def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(options, shared):
-    """Step by step with a cache, three beams that take each other's places, against the whole summaries at once."""
+    """Step by step with a cache, three beams that are reordered, against the whole summaries at once."""
     model, beam, draw = sharpened(recurrent("explicit_selection", **options)), 3, random.Random(5)
     tokens = make_batch(DOCUMENTS[:3])
     rows = torch.arange(3).repeat_interleave(beam)
@@ -242,7 +242,7 @@ def test_summaries_must_mark_their_sentences(known):
 
 
 def test_unknown_words_are_copied_from_the_selected_sentence(monkeypatch):
-    """The first sentence is selected first, then the second; the model writes nothing of its own."""
+    """The first sentence is selected first, then the second; the model generates nothing."""
     model = recurrent("explicit_selection")
     numbers = iter((0, 1))
     monkeypatch.setattr(

@@ -125,7 +125,7 @@ def test_the_switch_decides_in_evaluation():
             assert scores[:, :, KNOWN:].isneginf().all(), "what the model does not know cannot be generated"
         else:
             assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
-            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # of a word that occurs three times
+            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # for a word that occurs three times
             torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
         mixture = pointer.mixed().log_probs(net_output[0])
         torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
@@ -260,7 +260,7 @@ def test_the_head_takes_several_hypotheses_a_document():
 
 
 def test_a_model_does_not_look_past_its_vocabulary():
-    """Which rare word it is makes no difference to a plain model, and no difference to a pointer but for its name."""
+    """The identity of a rare word does not matter to a plain model, and matters to a pointer only as its name."""
     one, other = make_batch([[5, 50, 6, 51]]), make_batch([[5, 60, 6, 52]])
     for model in (make_model("etads", make_task(tail=TAIL)), pointer_model()):
         torch.testing.assert_close(log_probs(model, one, [[50, 7]]), log_probs(model, other, [[60, 7]]), rtol=0, atol=0)
@@ -272,7 +272,7 @@ def test_a_model_does_not_look_past_its_vocabulary():
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_copied_words_tell_where_they_come_from(most):
-    """Of a word that occurs twice it is the place with more attention; nowhere, if the word is not in the document."""
+    """For a word that occurs twice it is the place with more attention; nowhere, if the word is not in the document."""
     model = pointer_model()
     set_gate(model, -1e4)
     logits, extra = run(model, make_batch([[5, 50, 6, 50]]), [[50, 6, 12]])
@@ -312,7 +312,7 @@ def test_two_dictionaries_are_refused_in_words():
 def test_a_checkpoint_with_another_number_of_known_words_is_refused_in_words():
     weights = pointer_model().state_dict()
     weights["encoder.embed_tokens.weight"] = weights["encoder.embed_tokens.weight"][:-1]
-    with pytest.raises(ValueError, match="has 44 known words and the checkpoint was trained with 43"):
+    with pytest.raises(ValueError, match="has 44 known words, but the checkpoint was trained with 43"):
         pointer_model().load_state_dict(weights)
 
 

@@ -8,7 +8,7 @@ from test_pointer import KINDS, pointer_model, run
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_document_beside_one_with_more_words_gives_the_same_gradients(kind):
-    """Of all log P, those of <s> too, whose column stands where a document has fewer words than another."""
+    """For all log P, including <s>, with a column that stands in for missing words of shorter documents."""
     gradients = []
     for documents in ([[9, 50, 9]], [[9, 50, 9], [8, 45, 6, 60, 5, 61, 7]]):
         model = pointer_model(kind)

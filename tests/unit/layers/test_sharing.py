@@ -72,7 +72,7 @@ def test_parameters_and_checkpoints_hold_one_copy(documents):
     assert shared and sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters()) == shared
     state = model.state_dict()
     assert not set(state) & set(shared_names(model))
-    # as fairseq saves from a GPU: every tensor copied by itself
+    # as fairseq saves from a GPU: every tensor copied separately
     saved = move_to_cpu({name: value.clone() for name, value in state.items()})
     other = make_model("etads", **SHARE)
     for parameter in other.parameters():
@@ -97,7 +97,7 @@ def test_weights_trained_without_sharing_are_refused_in_words():
 
 
 def test_weights_trained_with_sharing_are_refused_in_words():
-    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, and this model is without"):
+    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, but this model is without"):
         make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
 
 
@@ -118,7 +118,7 @@ def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
 
 
 def test_half_precision_training_keeps_it_shared(documents):
-    """As fairseq-train --memory-efficient-fp16 does it."""
+    """Train like fairseq-train --memory-efficient-fp16."""
     model = make_model("gated_es_transformer").half()
     assert_shared(model)
     parameters = list(model.parameters())
@@ -176,7 +176,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
         ("etads_basic", {}, {}, "another model than .*differ in decoder"),
         ("etads", {"pointer": "switch"}, {}, "differ in pointer"),
         ("etads", {}, {"task_state": {"source_dictionary": "ab"}}, "differ in source_dictionary"),
-        ("etads", {}, {"model": {"a": 1}}, "other things than tensors"),
+        ("etads", {}, {"model": {"a": 1}}, "values that are not tensors"),
         ("etads", {}, {"model": {"a": torch.tensor([float("nan")])}}, "a has weights that are not finite"),
         ("etads", {}, {"model": None}, "not a checkpoint of fairseq-train"),
     ],

@@ -1,4 +1,4 @@
-"""Several threads decode with one generator, and with what it is made of: each gets what it would have got alone."""
+"""Several threads decode with one generator, or share its parts: each gets the same result as alone."""
 
 import sys
 import threading
@@ -26,7 +26,7 @@ BATCHES = [
 
 @pytest.fixture(autouse=True)
 def hasty_threads():
-    """Let Python change threads much more often than every 5 ms, so that a race is lost within a few batches."""
+    """Let Python switch threads much more often than every 5 ms, so that a race shows within a few batches."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -34,7 +34,7 @@ def hasty_threads():
 
 
 def in_threads(function, items):
-    """What the function returns for each item, all threads beginning together."""
+    """Results of the function for each item, with all threads starting together."""
     started = threading.Barrier(THREADS)
     with ThreadPoolExecutor(THREADS, initializer=started.wait) as pool:
         return list(pool.map(function, items))
@@ -80,7 +80,7 @@ def test_threads_make_and_use_one_copy_of_the_weights(monkeypatch):
 
 
 def test_a_model_goes_back_to_training_after_the_last_search(documents):
-    """With dropout; a search that ends must not change the mode under one that goes on."""
+    """With dropout; a search that ends must not change the mode under one that continues."""
     model = scripted_model(DICTIONARY)
     model.train()
     modes = []
@@ -123,7 +123,7 @@ def test_scoring_references_does_not_change_how_switches_decide_elsewhere():
 
 
 class SlowList(list):
-    """A list in which other threads get their turn between the length and the next entry."""
+    """A list in which other threads run between reading the length and the next entry."""
 
     def append(self, item):
         time.sleep(1e-5)

@@ -1,4 +1,4 @@
-"""The presets in BART's sizes compute what fairseq's BART computes, and begin with its published weights."""
+"""The presets in BART's sizes give the results of fairseq's BART, and start from its published weights."""
 
 import logging
 
@@ -35,7 +35,7 @@ def checkpoint(bart, tmp_path):
 
 
 def task_of(dictionary, target=None):
-    """A task whose known words are all of a dictionary's, as etads-prepare --dictionary makes them."""
+    """A task in which all words of a dictionary are known, as with etads-prepare --dictionary."""
     task = make_task()
     dictionary.count = [max(count, 1) for count in dictionary.count]
     task.src_dict, task.tgt_dict = dictionary, target or dictionary
@@ -48,7 +48,7 @@ def build(task, arch="etads_bart_base", **options):
 
 
 def begin(checkpoint, task=None, **options):
-    """A model that begins with the checkpoint's weights."""
+    """Make a model that starts from the checkpoint's weights."""
     task = task or task_of(bart_dictionary(mask=False))
     model = build(task, **options)
     load_initial_weights(model, str(checkpoint), task)
@@ -56,7 +56,7 @@ def begin(checkpoint, task=None, **options):
 
 
 def run(model, documents=DOCUMENTS, previous=PREVIOUS):
-    """The encoder's output (S, B, d) at real tokens, and the logits."""
+    """Compute the encoder's output (S, B, d) at real tokens, and the logits."""
     with torch.no_grad():
         lengths = documents.ne(PAD).sum(1)
         states = model.encoder(documents, lengths)["encoder_out"][0]
@@ -71,7 +71,7 @@ def shapes(model):
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
     """In full size: 50,264 words and the mask."""
-    monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would want values
+    monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would need values
     dictionary = numbered_dictionary(50265)
     task = task_of(dictionary)
     with torch.device("meta"):
@@ -115,7 +115,7 @@ def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_
 
 
 def change(model, name):
-    """Give the weights whose names begin so values as they have after training."""
+    """Set weights with such names to values as after training."""
     with torch.no_grad():
         for weight in (weight for found, weight in model.named_parameters() if found.startswith(name)):
             weight.normal_()
@@ -157,7 +157,7 @@ def test_the_summaries_are_those_of_fairseqs_search_on_bart(bart, checkpoint, se
 
 
 def reordered():
-    """Fewer words than BART's, in another order, the mask among them, a padding word of its own, and a copy tail."""
+    """Fewer words than BART's, in another order, including the mask, a padding word, and a copy tail."""
     dictionary = Dictionary()
     words = bart_dictionary().symbols[4:]
     for word in [*words[200:90:-3], "<mask>", *words[:30], "madeupword0007"]:
@@ -167,7 +167,7 @@ def reordered():
 
 
 def test_rows_are_found_by_their_words(bart, checkpoint):
-    """Each word of a dictionary in another order has its vector in BART, wherever the data put it."""
+    """Each word of a dictionary in another order gets its vector from BART, wherever it is in the data's dictionary."""
     task, bart_words = make_task(), bart_dictionary()
     task.src_dict = task.tgt_dict = reordered()
     model = build(task, **OFF)
@@ -182,7 +182,9 @@ def test_rows_are_found_by_their_words(bart, checkpoint):
 
 
 def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
-    """One dictionary of which summaries know fewer words; with tables apart, each has the rows of its words."""
+    """A shared dictionary with fewer known words for summaries; with separate tables, each has the rows of its
+    words.
+    """
     dictionary = bart_dictionary(mask=False)
     for shared in (True, False):
         task = task_of(dictionary, with_known_words(dictionary, 100))
@@ -203,7 +205,7 @@ def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_
     task = task_of(words)
     task.cfg.source_lang, task.cfg.target_lang = "article", "summary"  # the data's own names
     torch.testing.assert_close(run(begin(path, task, **OFF))[1], run(fine_tuned)[1], rtol=0, atol=2e-5)
-    assert "does not say which dictionary" not in caplog.text
+    assert "does not record its dictionary" not in caplog.text
 
 
 def old_names(weights):
@@ -229,7 +231,7 @@ def test_weights_of_old_versions_of_fairseq_are_read(bart, tmp_path, caplog):
 
 
 def test_half_precision_and_new_mechanisms(bart, tmp_path, caplog):
-    """Weights that were saved in half precision are read; what BART does not have is listed."""
+    """Weights stored in half precision are read; parts that BART lacks are listed."""
     caplog.set_level(logging.INFO)
     path = save_bart(bart, bart_dictionary(), tmp_path / "half", lambda w: {n: x.half() for n, x in w.items()})
     model = begin(path, pointer="soft")
@@ -239,7 +241,7 @@ def test_half_precision_and_new_mechanisms(bart, tmp_path, caplog):
     for words in ("self_attn.focal.center_weight (2)", "gate_q_proj.weight (2)", "decoder.pointer.gate.weight"):
         assert words in record.message
     assert "embed_tokens.weight: the rows of the 272 known words of 273" in record.message
-    assert "does not say which dictionary" not in caplog.text
+    assert "does not record its dictionary" not in caplog.text
 
 
 def test_words_that_bart_does_not_know_are_refused(checkpoint):
@@ -255,7 +257,7 @@ def test_a_dictionary_that_is_not_the_checkpoints_is_refused(checkpoint):
     (checkpoint.parent / "dict.txt").write_text("".join(lines[:-3]))
     with pytest.raises(ValueError, match=r"embed_tokens.weight has 273 rows, but .*dict.txt has 269 words"):
         begin(checkpoint, **OFF)
-    (checkpoint.parent / "dict.txt").write_text("".join([*lines[:-1], "<mask> 1\n"]))  # the mask, and a word too few
+    (checkpoint.parent / "dict.txt").write_text("".join([*lines[:-1], "<mask> 1\n"]))  # the mask, and one word too few
     with pytest.raises(ValueError, match=r"has 273 rows, but .*dict.txt has 272 words"):
         begin(checkpoint, **OFF)
     (checkpoint.parent / "dict.txt").write_text("no count\n")
@@ -265,12 +267,10 @@ def test_a_dictionary_that_is_not_the_checkpoints_is_refused(checkpoint):
 
 def test_without_the_dictionary_only_tables_of_its_size_are_taken(bart, checkpoint, caplog):
     (checkpoint.parent / "dict.txt").unlink()
-    with pytest.raises(
-        ValueError, match=r"has 273 words and the source dictionary .* 272: .*put its dict.txt beside it"
-    ):
+    with pytest.raises(ValueError, match=r"has 273 words, but the source dictionary .* 272: .*put its dict.txt into"):
         begin(checkpoint, **OFF)
     model = begin(checkpoint, task_of(bart_dictionary()), **OFF)
-    assert "does not say which dictionary it has" in caplog.text
+    assert "does not record its dictionary" in caplog.text
     torch.testing.assert_close(run(model)[1], run(bart)[1], rtol=0, atol=2e-5)
 
 

@@ -1,4 +1,4 @@
-"""The closed-book decoder, which is there in training alone (Jiang and Bansal 2018)."""
+"""The closed-book decoder, which exists only in training (Jiang and Bansal 2018)."""
 
 from unittest import mock
 
@@ -48,7 +48,7 @@ def gradients(model, criterion, sample):
 
 
 def test_the_distribution_and_the_loss_equal_loops():
-    """Words that are not known count as the unknown word; the loss mixes the two decoders' likelihoods."""
+    """Unknown words count as the unknown word; the loss mixes the two decoders' likelihoods."""
     model, unk = model_of(), TASK.target_dictionary.unk()
     sample = sample_of(model)
     encoded = model.encoder(**inputs(model, sample["net_input"]["src_tokens"]))
@@ -134,7 +134,7 @@ def test_padding_its_side_and_the_batch_change_nothing(arch):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_validation_and_generation_are_those_without_it(arch):
-    """A model that is loaded to generate does not have it; one without it and an older checkpoint load, too."""
+    """A model loaded for generation does not have it; checkpoints without it, including old ones, load, too."""
     trained = model_of(arch)
     sample = sample_of(trained)
     with mock.patch.object(type(TASK), "is_loading", True):
@@ -164,7 +164,7 @@ def test_what_has_no_effect_or_cannot_be_is_refused():
 
 
 def toy(seed, count=32):
-    """Documents of two of four words, which are their summaries."""
+    """Documents with two of four words; the same words are the summaries."""
     words = torch.randint(5, 9, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
     return words, words
 
@@ -178,7 +178,7 @@ def train(model, criterion, parameters, seed, updates=120):
 
 
 def remembered(weight):
-    """The share of words that a new closed-book decoder repeats from the frozen encoder of a model so trained."""
+    """Share of words that a new closed-book decoder repeats from the frozen encoder of a model trained like this."""
     widths = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "readout_dim"), 32)
     model = model_of("pg_coverage", encoder_hidden_size=48, decoder_hidden_size=48, dropout=0.0, **widths)
     train(model, loss_of(weight), model.parameters(), shifted(0))

@@ -18,7 +18,7 @@ def options(**changes):
 
 
 def copying(task, logit=-1e4, kind="soft", **changes):
-    """A pointer model that only copies, unless told otherwise."""
+    """A pointer model that only copies by default."""
     model = make_model("etads", task, pointer=kind, **changes)
     with torch.no_grad():
         model.decoder.pointer.gate.weight.zero_()
@@ -27,7 +27,7 @@ def copying(task, logit=-1e4, kind="soft", **changes):
 
 
 def fond_of_the_unknown_word(model):
-    """The same model, which was built with ``output_bias``; it writes the unknown word wherever it may."""
+    """The same model, built with ``output_bias``; it writes the unknown word wherever possible."""
     with torch.no_grad():
         model.decoder.output_projection.bias[3] = 20
     return model
@@ -58,11 +58,11 @@ def test_copied_words_come_out_under_their_own_ids(kind):
 
 
 def test_documents_that_finish_early_leave_the_others_their_words():
-    """The one that is done first has the most words of its own, so that the batch then needs fewer slots."""
+    """The document that finishes first has the most words of its own, so that the batch then needs fewer slots."""
     documents = [[9, 9, 9, 50, 51, 52, 53, 54, 55, 56], *DOCUMENTS]
     task = make_task(tail=TAIL)
     model = copying(task, logit=0.0)
-    with torch.no_grad():  # fond of ending a summary after 9
+    with torch.no_grad():  # prefers to end a summary after 9
         model.decoder.embed_tokens.weight[EOS] = model.decoder.embed_tokens.weight[9] * 2
     together = words(summarise(task, [model], documents, max_len_b=12))
     alone = [words(summarise(task, [model], [document], max_len_b=12))[0] for document in documents]
@@ -110,7 +110,7 @@ def test_constraints_may_hold_copied_words():
 
 
 def test_the_dictionary_may_grow_after_the_model_was_built():
-    """As it does in interactive use, and wherever fairseq encodes its own output; with and without a copy tail."""
+    """It grows in interactive use, and wherever fairseq encodes its own output; with and without a copy tail."""
     for pointer in ("none", "soft"):
         task = make_task()
         model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
@@ -258,7 +258,9 @@ def test_references_are_scored_as_the_criterion_does():
 @pytest.mark.parametrize("alignment", [None, "hard"])
 @pytest.mark.parametrize("order", [1, -1])
 def test_references_are_scored_by_models_with_and_without_a_pointer_together(order, alignment):
-    """As in search: those without give copied words no probability. An empty document and an empty summary, too."""
+    """Models without a pointer give copied words no probability, as in search. Includes an empty document and
+    summary.
+    """
     task = make_task(tail=TAIL)
     models = [copying(task, logit=0.0), make_model("etads", task)][::order]
     scorer = task.build_generator(models, options(score_reference=True, print_alignment=alignment))

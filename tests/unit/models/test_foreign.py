@@ -1,4 +1,4 @@
-"""fairseq's own models under --task summarization: each trains and decodes, or is refused in words."""
+"""fairseq's own models under --task summarization: each trains and decodes, or is refused with a message."""
 
 import copy
 from argparse import Namespace
@@ -48,7 +48,7 @@ V = 44
 
 
 def encoder_decoders():
-    """Model -> its smallest architecture, of all of fairseq's encoder-decoders."""
+    """Model -> its smallest architecture, for all of fairseq's encoder-decoders."""
     found = {}
     for arch, kind in ARCH_MODEL_REGISTRY.items():
         if kind.__module__.startswith("fairseq.") and issubclass(kind, FairseqEncoderDecoderModel):
@@ -57,7 +57,7 @@ def encoder_decoders():
 
 
 def foreign_config(arch, **options):
-    """The options of a tiny model as fairseq-train hands them to the task."""
+    """The options of a tiny model as fairseq-train passes them to the task."""
     sizes = {**TINY, **(FCONV if arch.startswith("fconv") else {})}
     args = Namespace(arch=arch, criterion="summarization_nll", **{**sizes, **options})
     ARCH_CONFIG_REGISTRY[arch](args)
@@ -75,7 +75,7 @@ def output(model, sample):
 
 
 def without_rare(sample):
-    """The batch with the unknown word in the place of all words of the copy tail."""
+    """The batch with the unknown word in place of all words of the copy tail."""
     return utils.apply_to_sample(lambda tensor: tensor.masked_fill(tensor >= V, UNK), sample)
 
 
@@ -151,7 +151,7 @@ def test_a_prefix_may_have_words_of_the_copy_tail():
 def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
     task, sample = steps_task(replace_unknown=True), make_sample()
     model = foreign_model("transformer_tiny", task, share_decoder_input_output_embed=False)
-    with torch.no_grad():  # nothing but unknown words
+    with torch.no_grad():  # only unknown words
         model.decoder.output_projection.weight.zero_()
         model.decoder.output_projection.weight[UNK] = 1
         model.decoder.layers[-1].final_layer_norm.bias.fill_(1)
@@ -184,7 +184,7 @@ def test_prepared_models_return_attention_and_search_with_any_beam(arch, beam):
 
 def test_coverage_loss_takes_the_attention_that_there_is():
     train_and_decode(steps_task(), foreign_config("transformer_tiny"), coverage_loss=1.0)
-    for arch in ("lstm", "fconv"):  # these return it in evaluation alone
+    for arch in ("lstm", "fconv"):  # these return it only in evaluation
         with pytest.raises(ValueError, match="--coverage-loss needs the decoder's attention"):
             train_and_decode(steps_task(), foreign_config(arch), coverage_loss=1.0)
 

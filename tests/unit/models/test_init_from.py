@@ -1,4 +1,4 @@
-"""--init-from: what is loaded of another model's checkpoint, what is listed, and what is refused."""
+"""--init-from: weights that are loaded from another model's checkpoint, listed ones, and refused ones."""
 
 import logging
 
@@ -13,7 +13,7 @@ from fairseq_etads.platform.compat import UnsafeCheckpointError
 
 
 def save(model, path, task=None, **changes):
-    """A checkpoint as fairseq-train writes it."""
+    """Save a checkpoint like fairseq-train."""
     state = {
         "args": None,
         "cfg": {},
@@ -52,7 +52,7 @@ def recurrent(**options):
 
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
-    """Also one that fairseq's translation task trained, with rows for all words and without a fingerprint."""
+    """Also one trained by fairseq's translation task, with rows for all words and without a fingerprint."""
     if fairseqs:
         learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
         lengths = {"max_source_positions": 401, "max_target_positions": 50}
@@ -75,7 +75,7 @@ def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
         assert "decoder.embed_positions.weight: 50 of 101 positions" in record.message
         rows = model.decoder.embed_positions.weight
         assert torch.equal(rows[:52], plain.decoder.embed_positions.weight) and not torch.equal(rows[52], rows[51])
-        assert any("does not say which dictionary" in r.message for r in caplog.records)
+        assert any("does not record its dictionary" in r.message for r in caplog.records)
 
 
 def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
@@ -138,7 +138,7 @@ def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
         load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
     path = save(recurrent(), tmp_path / "gru.pt")
-    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
+    with pytest.raises(ValueError, match=r"no matching weight for this model; .*decoder.cell.weight_ih"):
         load_initial_weights(model, path, task)
     torch.save({"weights": 1}, tmp_path / "x.pt")
     with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):

@@ -1,4 +1,6 @@
-"""Every option of every family: a model with it trains, decodes and is loaded again, or it is refused in words."""
+"""Every option of every family: a model with it trains, decodes and is loaded again, or it is refused with a
+message.
+"""
 
 import copy
 import logging
@@ -98,7 +100,7 @@ TRANSFORMER = {
     "focus_initial_scope": [
         {"focus_initial_scope": "3"},
         {"focus_initial_scope": "2, half"},
-        ({"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is no scope; choose tokens'),
+        ({"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose tokens'),
         ({"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
         ({"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
     ],
@@ -124,8 +126,34 @@ TRANSFORMER = {
         ({"aggregation_layers": 2}, "--aggregation-layers 2 has no effect with --aggregation none"),
     ],
     "share_encoder_decoder_layers": [{"share_encoder_decoder_layers": True, "decoder_layerdrop": 0.5}],
+    "encoder_neighbours": [
+        {"encoder_neighbours": 2},
+        {"encoder_neighbours": 1, "pointer": "soft"},
+        ({"encoder_neighbours": -1}, "--encoder-neighbours -1: choose 0"),
+        ({"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+    ],
+    "decoder_neighbours": [
+        {"decoder_neighbours": 2},
+        {"decoder_neighbours": 1, **APART, "decoder_learned_pos": False},
+        ({"decoder_neighbours": -1}, "--decoder-neighbours -1: choose 0"),
+        ({"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+    ],
+    "source_factors": [
+        {"source_factors": "pos:3"},
+        {"source_factors": "pos", "encoder_neighbours": 1},
+        ({"source_factors": "x"}, 'there is no factor "x"'),
+    ],
+    "output_bias_init": [
+        ({"output_bias_init": "frequencies"}, "--output-bias-init frequencies has no effect without --output-bias"),
+    ],
+    "embed_from_text": [
+        (
+            {"embed_from_text": True, "encoder_embed_path": "/nowhere"},
+            "--embed-from-text and --encoder-embed-path /nowhere exclude one another",
+        ),
+    ],
 }
-"""Option -> cases; a case is options that work, or options and a part of the sentence that refuses them."""
+"""Option -> cases; a case is working options, or options and a part of the message that refuses them."""
 RECURRENTS = {
     "encoder_embed_dim": [{"encoder_embed_dim": 8, "decoder_embed_dim": 12}, ({"encoder_embed_dim": 0}, "choose 1 or")],
     "encoder_hidden_size": [{"encoder_hidden_size": 8}, ({"encoder_hidden_size": 0}, "choose 1 or more")],
@@ -293,7 +321,7 @@ FAMILIES = {
 
 
 def cases():
-    """Of each family each option; switches are simply thrown, and need no entry in the tables."""
+    """All options of each family; switches are simply set, and need no entry in the tables."""
     for arch, (config, _, table) in FAMILIES.items():
         for option in fields(config):
             if option.name == "_name":
@@ -341,7 +369,7 @@ def test_each_option_works_or_is_refused_in_words(arch, options, message):
 
 @pytest.mark.parametrize("arch", FAMILIES)
 def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, caplog):
-    """All that is refused beside --coverage-loss is --decoder-layerdrop without a pointer (test_checks.py)."""
+    """With --coverage-loss only --decoder-layerdrop without a pointer is refused (test_checks.py)."""
     caplog.set_level(logging.ERROR)
     at_once = {
         "etads": {

@@ -1,4 +1,4 @@
-"""Combinations of a family's mechanisms run, and cost the parameters that docs/options.md says."""
+"""Combinations of a family's mechanisms run, and have the numbers of parameters in docs/options.md."""
 
 import itertools
 import re
@@ -20,9 +20,13 @@ CHOICES = {
     "encoder_gate": [False, True],
     "share_encoder_decoder_layers": [False, True],
     "output_bias": [False, True],
+    "encoder_neighbours": [0, 1],
+    "decoder_neighbours": [0, 1],
 }
 FORMS = {"focus_center": "relative", "focus_initial_scope": "2", "focus_strength": "learned", "saliency_gate": "open"}
-"""Of the mechanisms in chosen layers; they cost the same whatever else is chosen, so all are tried at once."""
+"""Forms of the mechanisms in chosen layers; their parameters do not depend on other options, so all are tried at
+once.
+"""
 D, F, N = SMALL["encoder_embed_dim"], SMALL["encoder_ffn_embed_dim"], SMALL["encoder_layers"]
 COSTS = {
     ("focus_layers", "all"): "N * (2 * d**2 + 2 * d)",
@@ -41,6 +45,9 @@ COSTS = {
     ("encoder_gate", True): "2 * d**2 + d",
     ("share_encoder_decoder_layers", True): "-N * (4 * d**2 + 2 * d * f + 9 * d + f)",
     ("output_bias", True): "V",
+    ("source_factors", "pos:3"): "(n + d) * w",
+    ("encoder_neighbours", 1): "2 * d**2",
+    ("decoder_neighbours", 1): "d**2",
 }
 
 
@@ -104,18 +111,18 @@ RECURRENT_TOGETHER = {
     ("rnn_cell", "sentence_selector"): "g**2 - g * a",
     ("attention_query", "sentence_selector"): "e * a",
 }
-"""What two options cost together beyond the sum of what each costs alone."""
+"""Additional parameters of two options together."""
 OF_SENTENCES = {"encoder_by_sentence", "sentence_gate", "sentence_selector"}
 ONE_TABLE = ("share_input_embeddings", "share_decoder_input_output_embed", "share_all_embeddings")
 
 
 def cost(formula, **sizes):
-    """A formula of docs/options.md, by its names."""
+    """Evaluate a formula of docs/options.md, by its names."""
     return eval(formula, {"d": D, "f": F, "N": N, "H": 4, "L": 1, "V": 44, **sizes})
 
 
 NAMED = ("pointer", "aggregation", "focus_center", "focus_strength", "saliency_gate")
-"""Options of whose values the page has rows."""
+"""Options with rows for their values on the page."""
 
 
 def count(model):
@@ -158,7 +165,7 @@ def test_the_documents_numbers_are_those_of_the_formulas():
         row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
         layers = 1 if option.startswith(("focus", "saliency")) else 4
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000), row
+        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000, n=50, w=10), row
 
 
 def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():

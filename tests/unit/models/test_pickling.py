@@ -20,7 +20,7 @@ DOCUMENTS = [[5, 6, 7, 50], [9, 8], [], [51, 10, 52, 11, 50]]
 
 
 class Options:
-    """What fairseq's commands hand to build_generator, in part."""
+    """Options that fairseq's commands pass to build_generator, in part."""
 
     beam, nbest, max_len_b, score_reference, print_alignment = 3, 2, 8, False, None
 
@@ -41,7 +41,7 @@ def decode(task, generator):
 def test_everything_goes_through_a_process_that_is_spawned():
     task = make_task(tail=30, coverage_penalty=0.3)
     model = sharpened(task=task, pointer="switch")
-    model.make_generation_fast_()  # as fairseq's commands do
+    model.make_generation_fast_()  # as in fairseq's commands
     generator = used(task, model, infer_dtype="int8")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.settings])

@@ -18,7 +18,7 @@ from fairseq_etads.training.lazy_optimisers import LazyAdagrad
 from fairseq_etads.training.nll import SummarizationNLL
 
 PLAIN = 21_499_600
-"""The number in See et al.'s section 5, at 50,000 words: the model without a pointer."""
+"""Number in See et al.'s section 5, at 50,000 words: the model without a pointer."""
 
 
 def test_it_has_exactly_the_papers_parameters():
@@ -69,7 +69,7 @@ def test_it_is_the_papers_equations(arch, document):
     with torch.no_grad():
         for parameter in (model.decoder.attention.weight, model.decoder.coverage_weight):
             if parameter is not None:
-                parameter.mul_(20)  # what attention prefers should show
+                parameter.mul_(20)  # attention's preferences should show
         weights, previous = weights_of(model), [EOS, 5, 47, 6, 7]
         extended, _ = reference.extended_ids([*document, EOS], V)
         want, attention, loss = reference.pointer_generator(weights, [*document, EOS], extended, previous, unk=3)
@@ -140,7 +140,7 @@ def test_the_second_bias_is_no_weight_and_stays_0_whatever_is_done_to_the_model(
     ids=lambda options: "-".join(options),
 )
 def test_each_option_alone_is_the_loop(options):
-    """The decoder's steps by its own layers: what is read when, in which order it stands."""
+    """The decoder's steps by its own layers: the inputs of each, and their order."""
     model = recurrent("gru_seq2seq", **options).double()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -210,7 +210,7 @@ def test_the_cells_last_states_do_not_depend_on_padding():
 
 
 def test_coverage_is_all_that_the_second_preset_adds():
-    """With w_c = 0 it is the first one to the bit; with another w_c it differs from the second step on."""
+    """With w_c = 0 it equals the first one to the bit; with another w_c it differs from the second step on."""
     plain, covered = recurrent("pointer_generator"), recurrent("pointer_generator_coverage")
     missing = covered.load_state_dict(plain.state_dict(), strict=False)
     assert missing.missing_keys == ["decoder.coverage_weight"] and not missing.unexpected_keys
@@ -267,7 +267,7 @@ def test_one_table_needs_one_dictionary():
 
 
 def test_it_begins_with_the_weights_of_the_papers_code():
-    """Ranges that the values reach but do not leave; make_model fills biases, so the model is built without it."""
+    """Values reach, but do not leave, their ranges; make_model fills biases, so the model is built without it."""
     model = first_model("pointer_generator_coverage", make_task(), encoder_hidden_size=100)
     bounds = {  # name: largest value; of Glorot's rule sqrt(6 / (width of the input + of the output))
         **{"embed_tokens.weight": 2 * SEES_STD, "output_projection.weight": 2 * SEES_STD},
@@ -303,7 +303,7 @@ def test_word_vectors_of_a_file_are_not_begun_anew(tmp_path):
 
 
 def test_it_learns_eight_pairs_in_forty_updates():
-    """With the paper's first weights, optimiser and loss; every second word of the summaries is one to be copied."""
+    """With the paper's initial weights, optimiser and loss; every second word of the summaries has to be copied."""
     task = recurrent_task()
     model = recurrent("pointer_generator_coverage", task, paper_init=True, encoder_hidden_size=32).train()
     numbers = torch.Generator().manual_seed(1)

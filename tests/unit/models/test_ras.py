@@ -1,4 +1,4 @@
-"""RAS-Elman and RAS-LSTM (Chopra et al. 2016): equations against loops, what attention depends on, first weights."""
+"""RAS-Elman and RAS-LSTM (Chopra et al. 2016): equations against loops, dependencies of attention, initial weights."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def convolved(vectors, weight, bias):
 
 
 def elman_step(x, h, w_x, w_h):
-    """h_t = σ(W [y; c] + U h), a number at a time."""
+    """h_t = σ(W [y; c] + U h), element by element."""
     return torch.stack([torch.sigmoid(w_x[i] @ x + w_h[i] @ h) for i in range(len(h))])
 
 
@@ -38,7 +38,7 @@ def test_it_is_the_papers_equations(arch):
     model = recurrent(arch).double()
     encoder, decoder, document, previous = model.encoder, model.decoder, DOCUMENTS[0], [EOS, 5, 6, 7]
     with torch.no_grad():
-        encoder.convolution.weight.mul_(30)  # what attention prefers should show
+        encoder.convolution.weight.mul_(30)  # attention's preferences should show
         got, extra = model(make_batch([document]), None, torch.tensor([previous]))
         known = [word if word < 44 else 3 for word in [*document, EOS]]
         words = [encoder.embed_tokens.weight[word] for word in known]
@@ -63,7 +63,7 @@ def test_it_is_the_papers_equations(arch):
 
 
 def test_without_positions_and_with_a_window_of_one_word_order_does_not_matter():
-    """Attention moves with the words; with either, it does not."""
+    """Attention moves with the words; with positions or a larger window, it does not."""
     order = torch.tensor([3, 0, 4, 1, 2, 5])  # the end symbol stays where it is
     document = torch.tensor([[5, 6, 7, 8, 9, EOS]])
     previous = torch.tensor([[EOS, 5, 6, 7]])

@@ -132,9 +132,9 @@ def test_every_parameter_receives_gradient(arch):
     ids=lambda option: "-".join(option),
 )
 def test_each_option_changes_the_output(option):
-    """A model whose only difference is the option computes something else, with all weights that both have alike."""
+    """A model that differs only in the option computes something else, with all common weights equal."""
     with_it, without = recurrent("gru_seq2seq", **option), recurrent("gru_seq2seq")
-    with torch.no_grad():  # what attention prefers should show
+    with torch.no_grad():  # attention's preferences should show
         for name, parameter in with_it.named_parameters():
             if name.endswith(("attention.weight", "coverage_weight")):
                 parameter.mul_(30)
@@ -173,7 +173,7 @@ def test_the_trick_over_all_words_is_the_full_softmax(pointer):
 
 
 def test_the_trick_runs_over_the_words_that_the_paper_says():
-    """In training over the batch's, otherwise over the document's own; a summary's own words do not belong to it."""
+    """In training over the batch's words, otherwise over the document's own; a summary's own words are not included."""
     model = recurrent("words_lvt2k", large_vocabulary_trick=12)
     tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 40, 41]]).expand(5, -1)
     for training in (True, False):
@@ -191,7 +191,7 @@ def test_the_trick_runs_over_the_words_that_the_paper_says():
 @pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, smoothing):
-    """Each document has a list of its own there; what is not on it has no probability."""
+    """Each document has its own list there; other words have no probability."""
     task = recurrent_task()
     model = recurrent(arch, task, large_vocabulary_trick=6)
     tokens, target = make_batch([[40, 30], [41, 31]]), make_batch([[41, 30], [40, 31]])

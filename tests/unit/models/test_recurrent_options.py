@@ -1,4 +1,4 @@
-"""The recurrent family's options: presets, what is refused, what weights begin with."""
+"""The recurrent family's options: presets, refusals, initial weights."""
 
 from dataclasses import fields
 
@@ -8,7 +8,8 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from recurrent import FACTORS, recurrent, recurrent_task
 
 from fairseq_etads.models.rnn import INITIAL_STD
-from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, parse_factors, preset_config
+from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, preset_config
+from fairseq_etads.models.source_factors import parse_factors
 
 
 def test_presets_have_the_papers_sizes():
@@ -93,7 +94,7 @@ def test_word_vectors_are_read(tmp_path, lines):
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("w1 0.5 0.5\n", "line 1 has 2 numbers, and 16 are wanted"),
+        ("w1 0.5 0.5\n", "line 1 has 2 numbers; 16 expected"),
         ("1 16\nw1" + " x" * 16 + "\n", "line 2 is not a word and its numbers"),
         ("w1" + " nan" * 16 + "\n", "line 1 has a number that is not finite"),
         ("elsewhere" + " 1" * 16 + "\n", "none of the 44 words"),
@@ -109,7 +110,7 @@ def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message)
 
 
 def test_word_vectors_begin_with_the_deviation_of_the_document():
-    """docs/recurrent.md; vectors of files take the place of these."""
+    """docs/recurrent.md; vectors from files replace these."""
     model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
     for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
         assert weight[PAD].eq(0).all()

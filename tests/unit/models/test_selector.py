@@ -17,7 +17,8 @@ from fairseq_etads.training.selection import histogram
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}
 EXTRACTOR = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 4}
-SIZES = {"word_tagger": TAGGER, "sentence_extractor": EXTRACTOR}
+POOLED = {**EXTRACTOR, "sentence_place_dim": 2}
+SIZES = {"word_tagger": TAGGER, "sentence_extractor": EXTRACTOR, "pooled_extractor": POOLED}
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK]]
 
 
@@ -49,7 +50,7 @@ def test_padding_and_the_other_documents_change_nothing(arch):
 
 
 def test_unknown_words_differ_by_their_spelling():
-    """Words of the copy tail have one vector, but letters of their own."""
+    """Words of the copy tail share one vector, but have their own letters."""
     for filters, differ in ((5, True), (0, False)):
         _, model = build("word_tagger", letter_filters=filters)
         first, second = (units(model, [[5, number]])[0][1] for number in (45, 46))
@@ -126,7 +127,7 @@ def test_the_memory_of_what_was_taken_is_that_of_the_paper():
 
 
 def make_labels(tokens, unit):
-    """A label that can be learnt: words below 8 are copied, and sentences with such a word."""
+    """A label that can be learned: words below 8 are copied, and sentences with such a word."""
     labels = ((tokens < 8) & (tokens > 3)).float()
     if unit == "sentences":
         for row, values in zip(tokens, labels):
@@ -165,7 +166,7 @@ def model_config_of_criterion():
 
 @pytest.mark.parametrize("arch", SIZES)
 def test_selectors_learn_and_the_criterion_says_so(arch):
-    whole = {"max_sentences": 12, "max_sentence_words": 12} if arch == "sentence_extractor" else {"letter_dropout": 0.0}
+    whole = {"letter_dropout": 0.0} if arch == "word_tagger" else {"max_sentences": 12, "max_sentence_words": 12}
     task, model = build(arch, dropout=0.0, **whole)
     first, _, _ = train(task, model, 1)
     assert all(parameter.grad is not None for parameter in model.parameters())
@@ -219,6 +220,9 @@ def f1_of(logits, labels, threshold):
         ("word_tagger", {"letter_dropout": -0.1}, "--letter-dropout -0.1: choose a probability"),
         ("word_tagger", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
         ("sentence_extractor", {"max_sentences": 0}, "--max-sentences 0: choose 1 or more"),
+        ("sentence_extractor", {"sentence_features": True}, "--sentence-features needs --sentence-encoder pool"),
+        ("sentence_extractor", {"sentence_place_dim": 3}, "--sentence-place-dim needs --sentence-encoder pool"),
+        ("pooled_extractor", {"sentence_place_dim": -1}, "--sentence-place-dim -1: choose 0 or more"),
     ],
 )
 def test_impossible_options_are_refused_in_words(arch, options, message):

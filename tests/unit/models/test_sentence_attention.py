@@ -25,7 +25,7 @@ LONG = [5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45, MARK, 8, 12, MARK, MARK, 9]  
 
 
 def sharp(model):
-    """The model, with attention and extractor that have something to say."""
+    """The model with strong preferences of attention and extractor."""
     with torch.no_grad():
         model.decoder.attention.weight.mul_(20)
         model.decoder.coverage_weight.mul_(20)
@@ -172,7 +172,7 @@ def test_padding_and_the_other_documents_do_not_count_in_the_losses():
 
 
 def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
-    """Its gradient raises beta of the sentence that the attention is on, and the attention to likely sentences."""
+    """Its gradient raises beta of the sentence with the attention, and the attention to likely sentences."""
     model = sharp(recurrent(ARCH).double()).train()
     sample = make_sample([[5, 6, 7, MARK, 8, 9, 10]], [[8, 9]])
 
@@ -206,7 +206,7 @@ def test_marks_and_the_end_belong_to_the_sentence_before_them():
 
 
 def config(arch=ARCH, **options):
-    """The options of a model as small as those of :func:`recurrent`."""
+    """Options of a model as small as :func:`recurrent`."""
     extractor = EXTRACTOR if arch == ARCH else {}
     return model_config(arch, **{**RECURRENT, "readout_dim": 12, "paper_init": False, **extractor, **options})
 
@@ -220,7 +220,7 @@ def save(model, path, task):
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """Checkpoints of an extractor and of an abstracter, and a task to train a model that has both."""
+    """Checkpoints of an extractor and of an abstractor, and a task to train a model that has both."""
     monkeypatch.setattr("fairseq.checkpoint_utils.load_checkpoint_to_cpu", lambda path: torch.load(path))
     task = recurrent_task(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(tmp_path / "run"))
     sizes = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
@@ -328,7 +328,7 @@ KEEP, SKIP = 5, 6
 
 
 def toy(r, count=16):
-    """Documents of two sentences, of which the summary repeats the one that begins with KEEP; a batch."""
+    """Documents of two sentences; the summary repeats the one that begins with KEEP. A batch."""
     documents, summaries, kept = [], [], []
     for _ in range(count):
         words = r.sample(range(8, 28), 6)
@@ -352,7 +352,7 @@ def train(parameters, criterion, model, steps, rate, r):
 
 
 def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
-    """Stage by stage as in the paper: an extractor first, then both together, with that loss and without it."""
+    """Stage by stage as in the paper: an extractor first, then both together, with and without that loss."""
     torch.manual_seed(shifted(2))
     r = random.Random(shifted(3))
     sizes = {"extractor_embed_dim": 16, "extractor_hidden_size": 12, "max_sentence_words": 10, "coverage": False}

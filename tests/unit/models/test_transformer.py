@@ -85,7 +85,7 @@ def test_with_both_mechanisms_off_it_is_fairseqs_transformer(documents):
 
 
 def test_training_mode_matches_fairseqs_transformer_too(documents):
-    """Without weights wanted the bridge goes through fused attention; it must still be the same function."""
+    """If no weights are requested, the bridge uses fused attention; it must still be the same function."""
     ours, fairseqs = (
         make_model("etads_basic"),
         make_model(
@@ -117,7 +117,7 @@ def test_presets_have_their_mechanisms_in_every_layer(arch, count):
 @pytest.mark.parametrize("layer", [1, 2])
 @pytest.mark.parametrize("mechanism", ["focus", "saliency"])
 def test_each_mechanism_changes_the_output_in_each_layer(mechanism, layer, documents):
-    """A model whose only difference is the mechanism in one layer computes something else."""
+    """A model that differs only in the mechanism of one layer computes something else."""
     with_it = make_model("etads_basic", **{f"{mechanism}_layers": str(layer)})
     without = make_model("etads_basic")
     without.load_state_dict({k: v for k, v in with_it.state_dict().items() if k in without.state_dict()}, strict=True)
@@ -201,7 +201,7 @@ def test_half_precision_models_stay_finite_with_saturated_center_and_scope(arch,
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("center_weight", "scope_weight")):
-                parameter.mul_(1000.0)  # sigmoid saturates: centers at the ends, scopes of 0 and m
+                parameter.mul_(1000.0)  # sigmoid saturates: centres at the ends, scopes of 0 and m
     out = decode(model.to(dtype), make_batch(documents), make_batch(SUMMARIES))
     assert torch.isfinite(out).all()
 
@@ -329,9 +329,9 @@ def test_learned_positions_that_do_not_reach_are_refused_in_words():
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_weights_of_other_lengths_name_the_option(side):
-    """As when training resumes without the --truncate-source it began with."""
+    """Training may resume without its original --truncate-source."""
     trained = make_model("etads", make_task(**{f"truncate_{side}": 30}))
-    with pytest.raises(ValueError, match=rf"has learnt 31 positions.*--truncate-{side} 30"):
+    with pytest.raises(ValueError, match=rf"has 31 learned positions.*--truncate-{side} 30"):
         make_model("etads").load_state_dict(trained.state_dict())
 
 
@@ -344,7 +344,7 @@ def test_weights_of_another_dictionary_are_refused_in_words():
 
 
 def test_the_gate_begins_with_small_weights():
-    """Xavier's deviation over the root of 2, as fairseq's own projections; that of unit states' logits is then 4."""
+    """Xavier's deviation over the root of 2, like fairseq's own projections; logits of unit states then have 4."""
     torch.manual_seed(0)
     attention = BridgeAttention(512, 8, saliency=True, kdim=512, vdim=512)
     logits = []

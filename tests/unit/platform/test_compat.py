@@ -1,4 +1,6 @@
-"""Checkpoints: plain ones load with weights_only on, hostile and broken ones are refused in words, copies are whole."""
+"""Checkpoints: plain ones load with weights_only, hostile and broken ones are refused with a message, copies are
+complete.
+"""
 
 import io
 import os
@@ -98,11 +100,37 @@ def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
     with pytest.raises(compat.DamagedCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
     assert "checkpoint_last.pt: not a complete checkpoint (the checksum of" in str(error.value)
-    assert f"{tmp_path / 'checkpoint_best.pt'} is whole: name it with --restore-file" in str(error.value)
+    assert f"{tmp_path / 'checkpoint_best.pt'} is whole: name it with --path" in str(error.value)
+    assert "No other one here can be resumed from" in str(error.value), "it has no state of an optimiser"
     assert torch.equal(
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))["model"]["weight"],
         torch.arange(1000.0),
     )
+
+
+def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path):
+    """crash.pt was, which is newer, and from which training begins at the first epoch."""
+
+    def save(name, updates, **changes):
+        history = [{**HISTORY, "num_updates": updates}]
+        torch.save({**MINIMAL, "optimizer_history": history, "last_optimizer_state": {}, **changes}, tmp_path / name)
+
+    save("checkpoint_1_10.pt", 10)
+    save("checkpoint_1_5.pt", 5)
+    save("checkpoint_1_20.pt", 20)
+    save("average.pt", 30, last_optimizer_state=None)
+    save("crash.pt", 12, extra_state={"metrics": {}})
+    torch.save([1, 2], tmp_path / "other.pt")
+    (tmp_path / "checkpoint_1_20.pt").write_bytes((tmp_path / "checkpoint_1_20.pt").read_bytes()[:-100])
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK\x03\x04 half")
+    with pytest.raises(compat.DamagedCheckpointError) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
+    recommended = f"{tmp_path / 'checkpoint_1_10.pt'}, saved after 10 updates, is whole: name it with --restore-file"
+    assert recommended in str(error.value)
+    for name in ("checkpoint_1_10.pt", "checkpoint_1_5.pt", "average.pt"):
+        (tmp_path / name).unlink()
+    with pytest.raises(compat.DamagedCheckpointError, match="Name another one with --restore-file"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
 
 
 def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path):
@@ -153,7 +181,7 @@ def test_checkpoints_of_old_torch_still_load(tmp_path):
 
 
 def test_a_checkpoint_is_saved_anew_after_a_full_disk(tmp_path, monkeypatch):
-    """fairseq's second attempt would be written behind what the first has left."""
+    """fairseq's second attempt would be written after the remains of the first."""
     plain_save, attempts = torch.save, []
 
     def save(state, file):
@@ -189,7 +217,7 @@ def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_threads_that_read_batches_ahead_end_with_the_process():
-    """fairseq's would still wait for room in its queue."""
+    """fairseq's threads would still wait for space in its queue."""
     batches = iterators.BufferedIterator(2, list(range(100)))
     assert next(batches) == 0
     assert batches._consumer.is_alive()

@@ -65,6 +65,7 @@ WRONG = {
     "etads-select": ["missing"],
     "etads-shortlist": ["missing"],
     "etads-extract": ["missing", "out", "--by", "lead"],
+    "etads-shorten": ["missing", "out", "--run", "missing"],
     "etads-nli": ["synthesise", "missing", "out"],
     "etads-rewrite": ["missing", "out", "--extractor", "missing", "--abstractor", "missing"],
     "etads-explain": ["missing", "-o", "page.html"],
@@ -91,6 +92,7 @@ WORK = {
     "etads-select": ["."],
     "etads-shortlist": ["."],
     "etads-extract": [".", "out", "--by", "lead"],
+    "etads-shorten": [".", "out", "--run", "missing"],
     "etads-nli": ["score", "given", "given"],
     "etads-rewrite": [".", "out", "--extractor", "train.source", "--abstractor", "train.source"],
     "etads-explain": [".", "-o", "page.html"],
@@ -275,6 +277,24 @@ def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
     message = capsys.readouterr().err
     assert stopped.value.code == 2 and message.startswith("etads-x: ") and message.endswith(end + "\n")
     assert message.count("\n") == 1
+
+
+def test_files_may_stand_before_and_behind_options(capsys):
+    made = Parser(prog="etads-x")
+    made.add_argument("folder")
+    made.add_argument("files", nargs="*", default=["-"])
+    made.add_argument("--beam", type=int)
+    for words, files in (
+        (["m", "--beam", "1", "a", "b"], ["a", "b"]),
+        (["m", "a", "--beam", "1", "b"], ["a", "b"]),
+        (["--beam", "1", "m"], ["-"]),
+        (["m", "a", "--", "--b"], ["a", "--b"]),
+    ):
+        args = made.parse_args(words)
+        assert (args.folder, args.files) == ("m", files)
+    with pytest.raises(SystemExit):
+        made.parse_args(["m", "--bean", "1", "a"])
+    assert "unrecognized arguments: --bean" in capsys.readouterr().err
 
 
 def test_the_version_is_no_parsed_option():

@@ -1,6 +1,7 @@
 """Files are written whole or not at all, by one process at a time, and never over what is read."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,6 +188,11 @@ def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
         writing_folder(tmp_path / "model", "FOLDER"),
     ):
         pytest.fail("a folder was replaced")
+    (tmp_path / "empty").mkdir()
+    with writing_folder(tmp_path / "empty", "FOLDER") as partial:
+        (partial / "config.json").write_text("{}")
+    assert names(tmp_path / "empty") == ["config.json"]
+    shutil.rmtree(tmp_path / "empty")
     with pytest.raises(KeyError), writing_folder(tmp_path / "other", "FOLDER") as partial:
         (partial / "half").write_text("")
         raise KeyError

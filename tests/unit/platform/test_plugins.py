@@ -1,4 +1,4 @@
-"""Language models, allowed words and required words beside pointers and candidates: they see ids of the dictionary."""
+"""Language models, allowed words and required words with pointers and candidates: they see ids of the dictionary."""
 
 import argparse
 import logging
@@ -22,7 +22,7 @@ DICTIONARY = TASK.target_dictionary
 
 
 def copying(trick):
-    """A pointer model that copies about half of its words, with candidates or without."""
+    """A pointer model that copies about half of its words, with or without candidates."""
     model = recurrent("gru_seq2seq", TASK, pointer="soft", large_vocabulary_trick=trick)
     with torch.no_grad():
         model.decoder.pointer.gate.bias.fill_(-1.0)
@@ -37,7 +37,7 @@ def sample_of(model, documents, ids=None):
 
 
 def slow_predict(model, document, language_model=None, weight=0.0, allowed=None):
-    """The next word's log-probabilities, a word of the dictionary at a time."""
+    """The next word's log-probabilities, computed word by word of the dictionary."""
     tokens, own = make_batch([document]), reference.extended_ids(document, V)[1]
     extended = {word: V + slot for slot, word in enumerate(own)}
 
@@ -62,7 +62,7 @@ def slow_predict(model, document, language_model=None, weight=0.0, allowed=None)
 @pytest.mark.parametrize("trick", [0, 25])
 @pytest.mark.parametrize("tail", [0, 9])
 def test_a_language_model_scores_copied_words_as_unknown_ones(trick, tail):
-    """Also one whose dictionary has entries behind the known words, as the data's own has."""
+    """Also a model with a dictionary that has entries after the known words, like the data's own."""
     model, weight, copied, changed = copying(trick), 0.8, 0, 0
     language_model = scripted_language_model(make_dictionary(tail=tail, mark=True))
     options = {"beam_size": 3, "max_len_b": LONGEST, "early_stopping": "admissible", "nbest": 3}
@@ -89,13 +89,11 @@ def test_a_language_model_of_weight_0_is_not_asked():
 def test_a_language_model_with_other_words_is_refused():
     model = copying(0)
     other = make_dictionary(words=20)
-    with pytest.raises(
-        ValueError, match=r'--lm-path: .* the 44 known words .* nothing in the place of entry 24, "w20"'
-    ):
+    with pytest.raises(ValueError, match=r'--lm-path: .* the 44 known words .* nothing as entry 24 instead of "w20"'):
         SummaryGenerator([model], DICTIONARY, lm_model=scripted_language_model(other))
     other = make_dictionary(mark=True)
     other.symbols[7], other.symbols[8] = other.symbols[8], other.symbols[7]
-    with pytest.raises(ValueError, match=r'--lm-path: .* "w4" in the place of entry 7, "w3"'):
+    with pytest.raises(ValueError, match=r'--lm-path: .* "w4" as entry 7 instead of "w3"'):
         SummaryGenerator([model], DICTIONARY, lm_model=scripted_language_model(other))
     nameless = scripted_language_model(make_dictionary(words=20))
     nameless.decoder.dictionary = None
@@ -156,7 +154,7 @@ REQUIRED = [
     ([[UNK]], [5, 6], 'cannot hold "<unk>"'),
     ([[EOS]], [5, 6], 'cannot hold "</s>"'),
     ([[11]], [5, 6], 'cannot hold "w7"'),
-    ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, and a summary has at most 5"),
+    ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, but a summary has at most 5"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Work in several processes: in order, only so much in memory, errors as they were raised, and an end in silence."""
+"""Work in several processes: in order, with bounded memory, the original errors, and a silent end."""
 
 import sys
 import threading
@@ -15,7 +15,7 @@ from fairseq_etads.platform.processes import process_pool
 
 @pytest.fixture(autouse=True)
 def command(monkeypatch):
-    """As in a command whose processes import neither torch nor fairseq, which they do for pytest."""
+    """Act like a command with processes that import neither torch nor fairseq, although pytest's do."""
     monkeypatch.setattr(sys, "argv", ["etads-corpus"])
 
 
@@ -49,7 +49,7 @@ def test_what_a_process_raises_arrives(jobs):
     ],
 )
 def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
-    """A pool of processes says of it only that a process has ended, as if memory had been short."""
+    """A pool of processes only reports that a process has ended, as if memory had been short."""
     with pytest.raises(error, match=words):
         list(ordered_map(double, range(200), jobs, start, (), small=64))
 

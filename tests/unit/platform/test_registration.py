@@ -1,4 +1,4 @@
-"""``import fairseq_etads`` is light, and the plugin is registered as soon as fairseq is there, whoever imports it."""
+"""``import fairseq_etads`` is light, and the plugin is registered as soon as fairseq is imported by anyone."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def run(code):
 
 @pytest.mark.parametrize("program", ["etads-models", "fairseq-train", "notebook.py"])
 def test_imports_are_light_in_every_program(program):
-    """The name of the program decided it once: in a notebook, scoring waited for torch and fairseq."""
+    """The program's name once decided this: in a notebook, scoring waited for torch and fairseq."""
     modules = [
         *("fairseq_etads", "fairseq_etads.version", "fairseq_etads.evaluation", "fairseq_etads.evaluation.rouge"),
         *("fairseq_etads.commands.rouge", "fairseq_etads.commands.summarize", "fairseq_etads.commands.export"),

@@ -1,4 +1,4 @@
-"""platform/training_loop.py: when a training validates and saves, and the plan that it logs."""
+"""platform/training_loop.py: the times at which a training validates and saves, and the plan that it logs."""
 
 import math
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler=
 
 
 def validations(updates, per_epoch, **options):
-    """The updates after which a training validates and saves."""
+    """Updates after which a training validates and saves."""
     cfg, found = config(**options), ([], [])
     for update in range(1, updates + 1):
         decided = training_loop.due(

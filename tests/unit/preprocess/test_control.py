@@ -1,4 +1,4 @@
-"""etads-control: bins of lengths against an exhaustive search, control words through tokenisers, what is refused."""
+"""etads-control: bins of lengths against an exhaustive search, control words through tokenisers, refusals."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ def lines(path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bins_hold_as_equally_many_as_can_be(seed):
-    """Each end is the one nearest to that of equal bins, found by trying all."""
+    """Each edge is the one nearest to the edge of equal bins, found by trying all."""
     r = random.Random(shifted(seed))
     wanted = r.randint(2, 6)
     lengths = [r.choice([r.randint(0, 8), r.randint(0, 60)]) for _ in range(r.randint(1, 80))]

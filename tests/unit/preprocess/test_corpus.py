@@ -1,4 +1,4 @@
-"""etads-corpus: nothing is lost unreported, processes change nothing, it goes on where it stopped."""
+"""etads-corpus: nothing is lost unreported, processes change nothing, it continues where it stopped."""
 
 import json
 import os

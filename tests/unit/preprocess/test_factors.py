@@ -210,3 +210,46 @@ def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
     corpora.write(text / "test.source.original", "changed\n" * 2)
     with pytest.raises(InputError, match="prepared with another text"):
         prepare(text, tmp_path / "out", "bpe", 30, True, 1, **more)
+
+
+@pytest.mark.parametrize(
+    "tokens,words,marks",
+    [
+        ("word", "ptb", True),
+        ("word", "moses", False),
+        ("bpe", "moses", True),
+        ("bpe", "spaces", False),
+        ("sentencepiece", "", True),
+        ("sentencepiece", "", False),
+    ],
+)
+def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words, marks):
+    """Whatever cuts the words: the words of each sentence are told apart by their first letter."""
+    sentences = ["Aren't audio-archives (absolutely) amazing?", "Bb.", "Cut c. 5 can't cost …"]
+    for split in SPLITS:
+        count = len(lines(text / f"{split}.source"))
+        (text / f"{split}.source").write_text((" <q> ".join(sentences) + "\n") * count, encoding="utf-8")
+        (text / f"{split}.source.salience").write_text("8 1 5\n" * count)
+    out = tmp_path / "out"
+    prepare(text, out, tokens, 50, True, 1, words=words, source_marks=marks, factors=["salience", "tf"])
+    made = lines(out / "tokens" / "test.source")[0].split()
+    levels = lines(out / "factors" / "test.salience")[0].split()
+    assert len(levels) == len(made)
+    found, numbers = join_words(made, Settings(tokens))
+    by_word = [(found[number], level) for number, level in zip(numbers, levels)]
+    assert ("<q>" in dict(by_word)) == marks
+    for letter, level in (("a", "8"), ("b", "1"), ("c", "5")):
+        assert {value for word, value in by_word if word.startswith(letter)} == {level}
+    assert levels[0] == "8" and levels[-1] == "5" and levels.count("<q>") == (2 if marks else 0)
+    runs = [level for number, level in enumerate(levels) if level != "<q>" and level != levels[number - 1]]
+    assert [level for number, level in enumerate(runs) if number == 0 or level != runs[number - 1]] == ["8", "1", "5"]
+
+
+def test_levels_that_do_not_fit_are_refused(text, tmp_path):
+    with pytest.raises(InputError, match=r"no .*train\.source\.salience, which etads-shorten writes"):
+        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["salience"])
+    for split in SPLITS:
+        count = len(lines(text / f"{split}.source"))
+        (text / f"{split}.source.salience").write_text("3\n" * (count - 1) + "3 4\n")
+    with pytest.raises(InputError, match=r"train\.source, line 60 \(salience\): 2 levels for 1 sentences"):
+        prepare(text, tmp_path / "b", "word", 30, True, 1, factors=["salience"])

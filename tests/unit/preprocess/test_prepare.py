@@ -1,11 +1,12 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
 import json
+import shutil
 from pathlib import Path
 
 import corpora
 import pytest
-from etads_preprocess import encode
+from etads_preprocess import encode, subwords
 from etads_preprocess.prepare import main
 from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
@@ -57,6 +58,48 @@ def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags
     cfg = convert_namespace_to_omegaconf(args)
     line = encoders.build_tokenizer(cfg.tokenizer).encode(lines(text / "test.source")[3])
     assert encoders.build_bpe(cfg.bpe).encode(line) == lines(out / "tokens" / "test.source")[3]
+
+
+@pytest.mark.parametrize("tokens,size,file", [("bpe", 40, "codes.bpe"), ("sentencepiece", 60, "sentencepiece.model")])
+def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
+    prepare(text, tmp_path / "learnt", tokens, size, lowercase=True, jobs=1)
+    model = Path(shutil.copy(tmp_path / "learnt" / file, tmp_path / "mine"))
+    if tokens == "bpe":  # others' merges do not begin with ours
+        version, *merges = model.read_text().splitlines()
+        whole = subwords._whole_merges(end_is_apart=False)
+        model.write_text("\n".join([version, *(merge for merge in merges if merge not in set(whole))]) + "\n")
+    arguments = [str(text), str(tmp_path / "out"), "--tokens", tokens, "--model", str(model), "--jobs", "1"]
+    main(arguments)
+    for name in (file, "tokens/train.source", "bin/dict.source.txt"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "learnt" / name).read_bytes(), name
+    model.write_bytes(model.read_bytes() + b"x y\n")
+    with pytest.raises(SystemExit):
+        main(arguments)
+
+
+@pytest.mark.parametrize(
+    "tokens,content,more,words",
+    [
+        ("bpe", "#version: 0.2\na b c\n", [], "mine: line 2 is not a merge"),
+        ("bpe", "", [], "mine: no merges in it"),
+        ("sentencepiece", "no model", [], "mine: not a SentencePiece model"),
+        ("word", "", [], "goes with --tokens bpe or sentencepiece"),
+        ("bpe", "a b\n", ["--size", "5"], "--size 5 has no effect with --model"),
+    ],
+)
+def test_what_is_no_subword_model_is_refused(text, tmp_path, capsys, tokens, content, more, words):
+    (tmp_path / "mine").write_text(content)
+    with pytest.raises(SystemExit):
+        main([str(text), str(tmp_path / "out"), "--tokens", tokens, "--model", str(tmp_path / "mine"), *more])
+    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
+    from subword_nmt.apply_bpe import BPE
+
+    subwords.write_merges(["t h", "th e"], tmp_path / "codes")
+    with open(tmp_path / "codes", encoding="utf-8") as codes:
+        assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
 
 
 def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
@@ -260,12 +303,12 @@ def test_the_report_has_lengths_and_checksums(text, tmp_path):
     "options,words",
     [
         ({"words": "raw"}, "--words raw: --tokens word needs moses, ptb, spaces or characters"),
-        ({"source_size": 5}, "--source-size 5: goes with --separate-dictionaries"),
+        ({"source_size": 5}, "--source-size 5: needs --separate-dictionaries"),
         ({"separate": True, "target_size": -1}, "--target-size -1"),
         ({"target_size": 30}, "--target-size 30: choose fewer than the --size 30 words"),
         ({"factors": ["tf", "tf"]}, "--factors tf tf: name each once"),
         ({"factors": ["tf"], "tf_bins": 1}, "--tf-bins 1"),
-        ({"spacy_model": "en"}, "--spacy-model en: goes with"),
+        ({"spacy_model": "en"}, "--spacy-model en: needs --factors"),
     ],
 )
 def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, words):
@@ -305,7 +348,11 @@ def test_damage_and_an_output_that_is_a_file_are_said_in_one_line(text, tmp_path
 
 
 def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, capsys):
-    for more, words in (([], "not a directory that etads-prepare has finished"), (["--size", "3"], "leave out --size")):
+    for more, words in (
+        ([], "not a directory that etads-prepare has finished"),
+        (["--size", "3"], "leave out --size"),
+        (["--tokens", "bpe"], "leave out --tokens"),
+    ):
         with pytest.raises(SystemExit):
             main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
         assert words in capsys.readouterr().err

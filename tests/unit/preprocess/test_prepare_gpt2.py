@@ -121,7 +121,7 @@ def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
         ([*given, "--size", "500"], "--size 500 has no effect with --tokens gpt2"),
         ([*given, "--words", "ptb"], "--words ptb: --tokens gpt2 needs raw"),
         ([*given, "--source-sentence-marks"], "--tokens gpt2 has no piece for <q>"),
-        ([*given, "--factors", "tf"], "--factors tf: GPT-2's pieces cannot be followed"),
+        ([*given, "--factors", "tf"], "--factors tf: GPT-2's pieces cannot be mapped"),
         ([*given, "--separate-dictionaries"], "dict.txt: is for both sides, and excludes --separate-dictionaries"),
         ([*given, "--target-size", "9"], "and excludes --target-size 9"),
         ([*given[:place], *given[place + 2 :]], "--gpt2-vocab-bpe is missing: --tokens gpt2 needs"),

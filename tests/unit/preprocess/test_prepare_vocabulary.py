@@ -1,4 +1,4 @@
-"""etads-prepare: a bound for each side of one dictionary, and what is said of unknown words."""
+"""etads-prepare: a bound for each side of a shared dictionary, and messages about unknown words."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ def lines(path):
 
 
 def bounded(text, out):
-    """Prepared with one dictionary, of which summaries know fewer words; returns those of documents and summaries."""
+    """Prepare with a shared dictionary and fewer known words for summaries; returns the sides' dictionaries."""
     prepare(Settings("word", 30, True, target_size=9), text, out, 1)
     return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
 

@@ -1,6 +1,6 @@
-"""Generated inputs for every reader: the right pairs come out, or an error in words that names the place.
+"""Generated inputs for every reader: the right pairs, or an error message that names the place.
 
-ETADS_EXAMPLES says how many inputs each reader gets: 50 by default, 2,000 for scripts/torture.sh.
+ETADS_EXAMPLES is the number of inputs for each reader: 50 by default, 2,000 for scripts/torture.sh.
 """
 
 import csv
@@ -339,7 +339,7 @@ def test_files_of_summaries(tmp_path, content, data):
     expected = expected[:-1] if expected[-1] == "" and text[-1:] in ("", "\n") else expected
     if cut == len(packed) or not suffix:
         assert found == expected
-    else:  # whole streams, of which nothing tells that others followed
+    else:  # whole streams, without a sign that others followed
         assert found == expected[: len(found)] and suffix and cut in (len(pack(content[:-5])),)
 
 

@@ -45,7 +45,7 @@ def make_text(tmp_path):
 
 
 def files(folder):
-    """Everything that a preparation has made, but for the shares and for what was said."""
+    """Everything that a preparation has made, except shares and messages."""
     names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     said = ("preprocess.txt", "preprocess.log")
     return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}

@@ -1,4 +1,4 @@
-"""SQuAD's format: sentences with the answers in them, whose words etads-labels then labels."""
+"""SQuAD's format: sentences that contain the answers; etads-labels then labels the answers' words."""
 
 import json
 

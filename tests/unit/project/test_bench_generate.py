@@ -1,4 +1,4 @@
-"""The benchmark of decoding measures fairseq as fairseq-generate runs it, and the docs say what was measured."""
+"""The benchmark of decoding measures fairseq as in fairseq-generate, and the docs show the measured figures."""
 
 import argparse
 import json
@@ -90,10 +90,10 @@ def assert_written(page, write, tmp_path, command):
 
 def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
     table = generate_table.table(generate_table.reports())
-    assert_written("decoding.md", lambda copy: generate_table.write(table, copy), tmp_path, "bench_generate.py")
+    assert_written("experiments.md", lambda copy: generate_table.write(table, copy), tmp_path, "bench_generate.py")
 
 
-@pytest.mark.parametrize("name,page", [("bench_long_documents", "etads.md"), ("bench_step", "decoding.md")])
+@pytest.mark.parametrize("name,page", [("bench_long_documents", "experiments.md"), ("bench_step", "experiments.md")])
 def test_the_docs_have_the_tables_of_other_benchmarks(name, page, bench, generate_table, tmp_path):
     measured = __import__(name)
     table = measured.table(json.loads(measured.RESULTS.read_text()))

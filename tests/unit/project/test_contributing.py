@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md, applied to a copy of the code and run there, so that they stay true."""
+"""The examples of CONTRIBUTING.md, applied to a copy of the code and run there, so that they stay correct."""
 
 import os
 import re
@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def apply_diff(diff, root):
-    """Change files as a diff says. Hunks have no line numbers: their old lines must stand once in the file."""
+    """Change files by a diff. Hunks have no line numbers: their old lines must occur once in the file."""
     header, *hunks = re.split(r"^@@.*\n", diff, flags=re.MULTILINE)
     path = root / re.fullmatch(r"\+\+\+ (\S+)\n", header)[1]
     content = path.read_text(encoding="utf-8")

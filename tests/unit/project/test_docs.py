@@ -1,6 +1,7 @@
 """README.md and docs/ name only files, links, options and commands that exist."""
 
 import argparse
+import importlib.util
 import re
 import shutil
 
@@ -13,14 +14,17 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig
 
 from fairseq_etads.training.options import SummarizationConfig
 
+spec = importlib.util.spec_from_file_location("wording", ROOT / "scripts" / "wording.py")
+wording = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(wording)
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
-"""Where the paths in the pages may begin, besides the folders that the same line names."""
+"""Folders in which paths in the pages may begin, besides the folders that the same line names."""
 OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--config-name", "--rm"}
 OF_OTHERS |= {"--nproc_per_node", "--no-python", "--nnodes", "--rdzv_endpoint"}  # torchrun's
 OF_OTHERS |= {"--ddp-backend", "--heartbeat-timeout", "--num-shards", "--shard-id", "--results-path"}  # fairseq's
 OF_OTHERS |= {f"--distributed-{n}" for n in ("backend", "init-method", "num-procs", "rank", "world-size")}
 OF_OTHERS |= {"--copy-bonus", "--topics"}  # of the examples in docs/extending.md
-"""Options of pip, a benchmark, Hydra, Docker and torchrun, and those of fairseq that its parsers add elsewhere."""
+"""Options of pip, a benchmark, Hydra, Docker and torchrun, and options of fairseq that its parsers add elsewhere."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(
@@ -53,7 +57,7 @@ def scripts():
 
 @pytest.fixture(scope="module")
 def fairseq_options():
-    """The options of fairseq's commands, and those of the project's parts that are registered with it."""
+    """Options of fairseq's commands, and of the project's parts that are registered with it."""
     parsers = [
         options.get_preprocessing_parser(),
         options.get_training_parser(),
@@ -92,6 +96,17 @@ def test_files_exist(text):
         rooms = ["", *(word for word in words if word.endswith("/"))]
         for name in set(filter(_FILE.fullmatch, words)) - written:
             assert any((ROOT / folder / room / name).exists() for folder in FOLDERS for room in rooms), name
+
+
+def test_manuals_can_be_read_in_minutes(page, text):
+    if page.name not in ("results.md", "experiments.md"):
+        assert len(text.split()) <= 1800, "move measurements to docs/experiments.md"
+
+
+def test_wording(page, text):
+    """The patterns of scripts/wording.py, outside code and tables."""
+    prose = re.sub(r"^```.*?^```$|^ {4}.*?$|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not list(wording.check(wording.Text(1, " ".join(prose.split()))))
 
 
 def test_relative_links_resolve(page, text):

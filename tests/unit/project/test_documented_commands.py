@@ -1,7 +1,7 @@
-"""Every command line that the project tells people to type is taken by the parser of that very command.
+"""Every documented command line is accepted by the parser of that very command.
 
-In README.md, docs/, the headers of scripts, the examples of --help, docstrings, and what error messages advise. Scripts
-run up to the end with commands that only write down what they were called with; their calls are parsed, too.
+The lines are in README.md, docs/, the headers of scripts, the examples of --help, docstrings, and advice in error
+messages. Scripts run to the end with commands that only record their arguments; these are parsed, too.
 """
 
 import re
@@ -31,7 +31,7 @@ from fairseq_etads.text import records
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")
-"""Scripts that would install something or run for long: only their options are looked at."""
+"""Scripts that would install something or run for long; only their options are checked."""
 PARSERS = {
     "fairseq-preprocess": options.get_preprocessing_parser,
     "fairseq-train": options.get_training_parser,
@@ -40,7 +40,7 @@ PARSERS = {
     "fairseq-interactive": options.get_interactive_generation_parser,
 }
 COMPLETE = ["data", "--task", "summarization", "--arch", "etads"]
-"""What fairseq-train needs at least, in the place of dots."""
+"""Minimal arguments of fairseq-train, in place of dots."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def parsers():
 
 
 def refusal(name, words, parsers):
-    """What the command ``name`` has against the words."""
+    """Complaint of the command ``name`` about the words."""
     if name == "fairseq-hydra-train":
         return complaint(get_args_parser(), words)
     if name == "fairseq-preprocess":
@@ -138,7 +138,7 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
 
 
 def advice():
-    """Commands with options that the texts of the code name: "make the data with etads-prepare --factors"."""
+    """Commands with options in the texts of the code: "make the data with etads-prepare --factors"."""
     of_fairseq = r"fairseq-(?!etads)[a-z]+(?:-[a-z]+)*"
     command = re.compile(rf"\b(etads-[a-z]+|{of_fairseq}|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
     for module in documented.MODULES:

@@ -1,4 +1,4 @@
-"""scripts/fairseq_log.py: what of fairseq's output a user of the scripts is shown."""
+"""scripts/fairseq_log.py: the parts of fairseq's output that a user of the scripts sees."""
 
 import importlib.util
 import os
@@ -120,7 +120,7 @@ def test_a_training_that_goes_on_is_not_timed_by_the_steps_before():
     watch.read(stamp("Loaded checkpoint run/checkpoint_last.pt (epoch 5 @ 800 updates)", module="fairseq.trainer"))
     clock.now = 50
     watch.read(inner(900))
-    assert said == ["going on after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
+    assert said == ["continuing after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
 
 
 def test_epochs_can_end_before_the_steps():
@@ -211,7 +211,7 @@ def test_the_command_is_run_and_all_it_says_is_kept(tmp_path):
     assert (
         "failed: " in result.stderr
         and "\x1b" not in result.stderr
-        and f"all that it said is in {tmp_path}" in result.stderr
+        and f"the full output is in {tmp_path}" in result.stderr
     )
     assert run(tmp_path, "print('three')").returncode == 0
     assert len((tmp_path / "log").read_bytes().splitlines()) == 4, "the log is continued"
@@ -237,7 +237,7 @@ def test_it_ends_what_it_runs(tmp_path):
 
 
 def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
-    """As Ctrl-C pressed twice. Waiting for the command in both handlers, it once waited for itself, for ever."""
+    """Ctrl-C pressed twice: with both handlers waiting for the command, it once waited for itself, for ever."""
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('ready', 'w').close(); signal.pause()"
     process = subprocess.Popen(
         [sys.executable, SCRIPT, "log", "--", sys.executable, "-c", f"while True:\n {deaf}"], cwd=tmp_path

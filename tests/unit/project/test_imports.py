@@ -1,4 +1,4 @@
-"""The layout: imports go down and in no circle, light commands stay light, files and functions short."""
+"""The layout: imports go down and form no cycle, light commands stay light, files and functions stay short."""
 
 import ast
 import importlib.util
@@ -87,7 +87,7 @@ def room(module):
 
 @pytest.fixture(scope="module")
 def arrows(graph):
-    """Pairs of packages, the first of which imports the second -> the imports, as text."""
+    """Pairs of packages, where the first imports the second -> the imports, as text."""
     found = {}
     for module, others in graph.items():
         for other in others:
@@ -161,7 +161,7 @@ def test_evaluation_needs_neither_torch_nor_fairseq(name):
 
 @pytest.mark.parametrize("command", re.findall(r'"(etads[\w-]*)=', (ROOT / "setup.py").read_text(encoding="utf-8")))
 def test_these_commands_start_without_torch_and_fairseq(command):
-    """A second is enough for them then; the clock itself would make this test depend on the machine."""
+    """Then a second is enough for them; a limit by the clock would make this test depend on the machine."""
     script = Path(sys.executable).parent / command
     code = (
         "import runpy, sys\n"

@@ -1,4 +1,4 @@
-"""scripts/install.sh: which torch it decides for, with a pip and an nvidia-smi that only pretend."""
+"""scripts/install.sh: its choice of torch, with a fake pip and nvidia-smi."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
 
 @pytest.fixture
 def install(tmp_path):
-    """Runs the script; returns the exit status, the commands of pip, and what was said."""
+    """Run the script; returns the exit status, the commands of pip, and messages."""
 
     def write(name, text, mode=0o755):
         path = tmp_path / name

@@ -16,7 +16,7 @@ CELLS = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
 def stored(cell):
-    """What the notebook shows below a cell."""
+    """Output that the notebook stores for a cell."""
     return "".join(line for output in cell["outputs"] for line in output["text"])
 
 

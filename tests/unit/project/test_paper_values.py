@@ -83,6 +83,6 @@ def test_every_recipe_of_a_paper_is_in_the_table():
 
 
 def test_the_page_has_the_deviations_of_the_table():
-    page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
     table = page.partition(paper_values.BEGIN)[2].partition(paper_values.END)[0].strip()
-    assert table == paper_values.markdown(TABLE), "write it by scripts/paper_values.py docs/systems.md"
+    assert table == paper_values.markdown(TABLE), "write it by scripts/paper_values.py docs/deviations.md"

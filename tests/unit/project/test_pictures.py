@@ -1,4 +1,4 @@
-"""docs/pictures/: what scripts/pictures.py draws, readable on light and on dark screens, and described in words."""
+"""docs/pictures/: the drawings of scripts/pictures.py, readable on light and dark screens, and described in words."""
 
 import importlib.util
 import re
@@ -30,7 +30,7 @@ def test_the_files_are_what_the_script_draws(pictures):
 
 
 def test_the_pointer_shows_a_mixture(pictures):
-    """What stands in the right column is p_gen times the middle one plus 1 - p_gen times the left one."""
+    """The right column is p_gen times the middle one plus 1 - p_gen times the left one."""
     step = pictures.POINTER_STEP
     generating = 1 / (1 + 2.718281828 ** -step["gate"])
     copy, vocabulary = dict(step["document"]), dict(step["vocabulary"])

@@ -1,4 +1,4 @@
-"""scripts/quick_tests.py: which tests it takes for a change, and no longer than it may."""
+"""scripts/quick_tests.py: its tests for a change, within its time."""
 
 import importlib.util
 import json

@@ -15,7 +15,7 @@ NAMES = [f"{paper}: {row.number}" for paper, row in ROWS]
 
 
 def find(name):
-    """What a dotted name stands for: a member of a module, of one of its classes, or of a library."""
+    """Resolve a dotted name: a member of a module, of one of its classes, or of a library."""
     *modules, last = name.split(".")
     return getattr(importlib.import_module(".".join(modules)), last)
 

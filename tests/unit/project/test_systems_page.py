@@ -16,7 +16,7 @@ def test_the_recipes_have_the_rows_that_the_page_names():
 
 
 def test_every_recipe_of_a_paper_is_on_the_page():
-    """Those on CNN/Daily Mail and Gigaword, but for BART and for ConvS2S on Gigaword, which the tables lack."""
+    """All recipes on CNN/Daily Mail and Gigaword, except BART's and ConvS2S on Gigaword, which the tables lack."""
     papers = {path.name for end in ("cnndm", "gigaword") for path in RECIPES.glob(f"*_{end}.sh")}
     assert papers - {"bart_cnndm.sh", "convs2s_gigaword.sh"} == {recipe for recipe, _ in NAMED}
 

@@ -17,7 +17,7 @@ GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "comm
 
 
 def said(folder, **environment):
-    """What the copy of version.py in a folder prints."""
+    """Output of the copy of version.py in a folder."""
     path = folder / "fairseq_etads" / "version.py"
     done = subprocess.run(
         [sys.executable, str(path)],

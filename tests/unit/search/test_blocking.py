@@ -77,7 +77,7 @@ def test_ignored_tokens_may_repeat():
 
 
 def test_blocking_always_leaves_a_candidate():
-    """Three words and no leave to end: at last everything has been said."""
+    """Three words and no permission to end: finally everything has been said."""
     dictionary = make_dictionary(3)
     model = scripted_model(dictionary, spread=1.0)
     options = {"beam_size": 2, "max_len_b": 15, "min_len": 15, "no_repeat_ngram_size": 1}

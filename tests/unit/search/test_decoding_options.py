@@ -1,4 +1,4 @@
-"""The declarations of the options of decoding: complete, the same everywhere, and checked by one function."""
+"""Declarations of the decoding options: complete, the same everywhere, and checked by one function."""
 
 import subprocess
 import sys

@@ -42,7 +42,7 @@ RUNS = [
 
 
 def counted(model, is_counted):
-    """A list to which the rows of the first input go whenever one of the model's modules is called."""
+    """A list that collects the rows of the first input whenever one of the model's modules is called."""
     rows = []
     for name, module in model.named_modules():
         if is_counted(name):
@@ -51,7 +51,7 @@ def counted(model, is_counted):
 
 
 def count_encoded(model):
-    """A list to which the number of documents goes whenever the encoder runs."""
+    """A list that collects the number of documents whenever the encoder runs."""
     documents, forward = [], model.encoder.forward_torchscript
 
     def counting(net_input):

@@ -47,7 +47,9 @@ def test_scripted_distributions_give_what_fairseq_returns(settings, end, documen
 
 
 class _EndsEnd:
-    """fairseq's search class, but what has ended has no continuation: fairseq has some with an end symbol inside."""
+    """fairseq's search class, but finished hypotheses have no continuation: fairseq has some with an end symbol
+    inside.
+    """
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         if step:
@@ -250,7 +252,7 @@ def test_a_document_is_summarised_the_same_in_any_batch(arch, options, documents
     model = sharpened(arch)
     generator = SummaryGenerator([model], DICTIONARY, 4, max_len_b=24, **options)
     together = generator.generate(None, make_sample(documents, width=20))
-    if "match_source_len" in options and not arch.startswith("etads_bart"):  # whose random weights may end at once
+    if "match_source_len" in options and not arch.startswith("etads_bart"):  # its random weights may end at once
         lengths = {len(row[-1]["tokens"]) for row in together}
         assert len(lengths) > 1, "they should not all leave the batch at once"
     for document, row in zip(documents, together):

@@ -95,7 +95,7 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
 
 
 def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documents):
-    """Those of n words can end with n + 1 to 7 tokens; their costs must have changed places with them."""
+    """Hypotheses of n words can end with n + 1 to 7 tokens; their costs must have been reordered with them."""
     asked, is_decided = [], BeamSearch._is_decided
 
     class Recording(Boundless):

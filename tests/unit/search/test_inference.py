@@ -1,4 +1,4 @@
-"""Copies for inference: training is not touched, number formats, and copies that follow the model."""
+"""Copies for inference: training is not affected, dtypes, and copies that follow the model."""
 
 from argparse import Namespace
 from collections import Counter
@@ -101,7 +101,7 @@ def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_number_formats(arch, infer_dtype, error, documents):
-    """The same prefix, so that a narrow decision between two words does not set the formats apart."""
+    """With the same prefix, so that a narrow decision between two words does not separate the dtypes."""
     model = sharpened(arch)
     prefix = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(0))
     options = {"beam_size": 2, "exact_length": 8}

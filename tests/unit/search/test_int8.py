@@ -1,4 +1,4 @@
-"""8-bit products: each kernel against float64, which one is chosen where, and what is said about it."""
+"""8-bit products: each kernel against float64, the choice of kernel, and messages about it."""
 
 import contextlib
 import logging
@@ -16,7 +16,7 @@ from fairseq_etads.search.products import Int8Linear, WideLinear
 
 @pytest.fixture(autouse=True)
 def fresh_answers():
-    """What is looked up or said once in a process is looked up and said anew."""
+    """Forget results and messages that are cached once per process."""
     for function in (kernels.int8_levels, kernels.can_pack_weights, inference._say):
         function.cache_clear()
     yield
@@ -25,7 +25,7 @@ def fresh_answers():
 
 
 def use(monkeypatch, levels):
-    """As on a processor whose products are exact with so many levels."""
+    """Act as on a processor with exact products at this number of levels."""
     if levels and not kernels.int8_levels():
         pytest.skip("torch was built without FBGEMM")
     if levels and levels > kernels.int8_levels():
@@ -78,7 +78,7 @@ def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
 
 
 def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
-    """Without VNNI a pair of products is cut off at 16 bits: 2 * 255 * 127 is, and 2 * 127 * 127 is not."""
+    """Without VNNI a sum of two products is cut off at 16 bits: 2 * 255 * 127 is, 2 * 127 * 127 is not."""
 
     def saturating(x, packed, levels):
         zero = levels + 1  # inputs are numbers without sign
@@ -107,7 +107,7 @@ def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
 
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "aggregation_transformer", "gated_es_transformer"])
 def test_the_encoder_is_in_8_bits_too(arch, documents):
-    """But for what decides on positions, and for attentions of fairseq's that read weights."""
+    """Except for layers that decide on positions, and for fairseq's attentions, which read weights."""
     if not kernels.int8_levels():
         pytest.skip("torch was built without FBGEMM")
     copied = inference.InferenceModel(sharpened(arch), "int8").current()
@@ -196,7 +196,7 @@ def test_auto_compares_the_products_that_a_step_has(monkeypatch):
 
 
 def test_auto_takes_models_of_others_as_they_are(documents):
-    """Other formats are refused for them, because they have none."""
+    """Other dtypes are refused for them, because they have none."""
     model, sample = scripted_model(DICTIONARY), make_sample(documents)
     found, expected = (
         SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=name).generate(None, sample)

@@ -1,4 +1,4 @@
-"""What a search reports at every step: the best summary so far, its score, and where its last word was read."""
+"""Reports of a search at every step: the best summary so far, its score, and the attention of its last word."""
 
 import math
 from types import SimpleNamespace
@@ -95,7 +95,7 @@ def live_of_one():
 
 @pytest.mark.parametrize("left", [False, True])
 def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_was_read(tmp_path, left):
-    """As a single pass over document and summary has them."""
+    """Equal to the results of a single pass over document and summary."""
     from helpers import make_task
 
     task = make_task(60, 20, tail=3, left_pad_source=left)

@@ -126,7 +126,7 @@ def test_references_are_scored_as_in_validation(arch):
 
 @pytest.mark.parametrize("dtype,error", [("fp32", 1e-4), ("bf16", 0.1), ("int8", 0.1)])
 def test_copies_for_inference_score_the_same_words_alike(dtype, error):
-    """The same prefix, so that a narrow decision between two words does not set the formats apart."""
+    """With the same prefix, so that a narrow decision between two words does not separate the dtypes."""
     task, prefix = recurrent_task(), torch.tensor([[5, 6, 9, 10], [30, 4, 5, 30]])
     model = recurrent("words_lvt2k_hieratt", task)
     sample = {"id": torch.arange(2), "net_input": inputs(model, make_batch(DOCUMENTS[:2]))}
@@ -142,7 +142,7 @@ def test_copies_for_inference_score_the_same_words_alike(dtype, error):
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.05)])
 @pytest.mark.parametrize("arch", ["gru_seq2seq", "pg_coverage", "words_lvt2k"])
 def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
-    """But not where the softmax runs over candidates, whose rows each batch looks up."""
+    """Not if the softmax runs over candidates, because each batch looks up their rows."""
     model = recurrent(arch, recurrent_task())
     layer = model.decoder.output_projection
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The options of decoding: declared once, refused in words, and given by the task."""
+"""The decoding options: declared once, refused with messages, and given by the task."""
 
 import inspect
 import math
@@ -20,7 +20,7 @@ from fairseq_etads.training.options import SummarizationConfig
 
 
 class Options:
-    """What fairseq's commands hand to build_generator, in part."""
+    """Options that fairseq's commands pass to build_generator, in part."""
 
     beam, score_reference, print_alignment = 3, False, None
 
@@ -217,10 +217,10 @@ def test_options_that_do_not_fit_the_batch_are_refused_in_words(documents):
             SummaryGenerator, [sharpened()], make_sample([[5, 6, 7]]), {"min_len": 9, "max_len_a": 1.0, "max_len_b": 0}
         )
     with pytest.raises(
-        ValueError, match="--match-source-len: a document has 120 tokens, and the models have positions"
+        ValueError, match="--match-source-len: a document has 120 tokens, but the models have positions"
     ):
         generate(SummaryGenerator, [sharpened()], make_sample([[5] * 119]), {"match_source_len": True})
-    with pytest.raises(ValueError, match="--prefix-size: a summary must begin with 3 tokens and has at most 2"):
+    with pytest.raises(ValueError, match="--prefix-size: a summary must begin with 3 tokens but has at most 2"):
         prefix = torch.tensor([[5, 6, 7]])
         generate(SummaryGenerator, [sharpened()], make_sample([[5]]), {"max_len_b": 2}, prefix_tokens=prefix)
     with pytest.raises(ValueError, match="--infer-dtype bf16: only models of this project"):

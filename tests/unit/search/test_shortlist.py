@@ -1,4 +1,6 @@
-"""Search with a shortlist: over all words nothing changes, over some it is a model that has no others, in any batch."""
+"""Search with a shortlist: over all words nothing changes; over some it equals a model without the others, in any
+batch.
+"""
 
 import copy
 import math
@@ -95,7 +97,7 @@ def test_a_list_of_all_words_changes_nothing(family, settings):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_softmax_runs_over_the_documents_list(family, settings):
-    """As in a model whose output layer gives all other words no probability; copying is not affected."""
+    """It equals a model with an output layer that gives all other words no probability; copying is not affected."""
     model, task = made(family)
     shortlist = random_shortlist(task)
     changed = 0
@@ -114,7 +116,7 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
 
 
 class _Settings:
-    """What SpecialTokens reads of SearchSettings."""
+    """The parts of SearchSettings that SpecialTokens reads."""
 
     def __init__(self, settings):
         self.tokens_to_suppress = settings.get("tokens_to_suppress", ())

@@ -1,4 +1,4 @@
-"""What is said about finished summaries from their source, on results made by hand."""
+"""Post-processing of finished summaries from their source, on results made by hand."""
 
 import pytest
 import torch

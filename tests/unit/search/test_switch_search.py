@@ -18,7 +18,7 @@ DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 60, 62, 63], [70, 71, 
 
 
 def switching(seed=1, bias=0.0, arch="etads", pointer="switch"):
-    """A model whose decisions change from word to word; they lean to generating with a positive bias."""
+    """A model with decisions that change from word to word; with a positive bias it prefers generating."""
     model = sharpened(arch, seed, TASK, pointer=pointer)
     if pointer != "none":
         with torch.no_grad():
@@ -29,7 +29,7 @@ def switching(seed=1, bias=0.0, arch="etads", pointer="switch"):
 
 
 def forced(model, source, words):
-    """What the model returns when it reads the words (ids of the dictionary or extended ids) from the start."""
+    """Output of the model when it reads the words (ids of the dictionary or extended ids) from the start."""
     with torch.no_grad():
         return model(source, source.ne(PAD).sum(1), torch.tensor([[EOS, *words]]))
 
@@ -82,7 +82,7 @@ def slow_prediction(models, document):
     "pointers,bias", [(("switch",), 0.0), (("switch",), -2.0), (("switch", "switch"), 0.0), (("none", "switch"), -1.0)]
 )
 def test_the_search_equals_a_slow_one(pointers, bias, options):
-    """Where the end is forced, or every word of the document is blocked, the decision cannot be kept."""
+    """If the end is forced, or every word of the document is blocked, the decision cannot be kept."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
     settings = {
         "beam": 3,

@@ -1,4 +1,4 @@
-"""The terms of the score: a search that looks at everything finds what brute force finds, and ends no earlier."""
+"""The terms of the score: an exhaustive search finds the same as brute force, and ends no earlier."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, coun
 
 DICTIONARY = make_dictionary(40)
 WORDS, LONGEST, BEAM = (4, 5, 6), 3, 43
-"""27 beginnings of three words, which are fewer than a beam of this size: the search leaves none out."""
+"""27 beginnings of three words, fewer than a beam of this size: the search leaves none out."""
 DOCUMENT = [4, 6, 5]
 
 
@@ -40,7 +40,7 @@ class ActiveBonus(ActiveTerm):
 
 
 def only_few_words(model):
-    """The model without words but those of the tiny vocabulary and, to be rewarded, the unknown one."""
+    """The model restricted to the words of the tiny vocabulary and, for rewards, the unknown word."""
     impossible = [word for word in range(len(DICTIONARY)) if word not in (*WORDS, EOS)]
     model.decoder.table[:, impossible] = -math.inf
     return model
@@ -102,7 +102,7 @@ def test_an_option_of_a_missing_system_is_refused_by_its_name(monkeypatch):
     monkeypatch.setattr(terms, "_OPTION_TERMS", {})
     model = scripted_model(DICTIONARY)
     assert SummaryGenerator([model], DICTIONARY, extractive_weights="").settings.extractive_weights == ()
-    message = '--extractive-weights 1,2,0,0,0: belongs to the system "abs".*fairseq_etads/systems/abs: leave'
+    message = "--extractive-weights 1,2,0,0,0 belongs to the system in fairseq_etads/systems/abs, .*: leave"
     for weights in ("1,2,0,0,0", (1, 2, 0, 0, 0)):
         with pytest.raises(ValueError, match=message):
             SummaryGenerator([model], DICTIONARY, extractive_weights=weights)

@@ -1,4 +1,4 @@
-"""The models that come with the package: found by their names, whole, small, and good for something."""
+"""The models that come with the package: found by name, complete, small, and useful."""
 
 import json
 import re

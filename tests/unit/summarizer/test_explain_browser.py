@@ -1,4 +1,4 @@
-"""The page of an explanation in a browser: what hovering, keys and clicks show; light and dark; no errors."""
+"""The page of an explanation in a browser: hovering, keys and clicks; light and dark; no errors."""
 
 import math
 import re
@@ -137,7 +137,7 @@ def test_a_head_shades_the_document_by_its_focus(shown, explanation):
 
 
 def test_plots_show_the_figures(shown, explanation):
-    """Where lines and bars end is read off the drawing."""
+    """The ends of lines and bars are read from the drawing."""
     browser = shown()
     browser.find("input[value=place]").click()
     paths = browser.run("return [...document.querySelectorAll('.center')].map(e => e.getAttribute('d'))")
@@ -268,7 +268,7 @@ def test_models_without_some_mechanism_have_a_working_page(shown, options):
 
 
 def test_a_large_page_answers_at_once(shown):
-    """Without a clock: so many elements and no more are touched."""
+    """Without a clock: only a fixed number of elements is changed."""
     browser = shown(made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8))
     assert len(browser.find_all(".head")) == 64 and "Every 7th token is drawn" in browser.find("#focus-every").text
     assert browser.run("return document.querySelectorAll('*').length") < 5000

@@ -71,7 +71,7 @@ def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
 
 
 def check_sums(found):
-    """What must hold of any explanation."""
+    """Properties of any explanation."""
     steps, length = len(found.tokens), len(found.source)
     for matrix in (found.attention, found.copying):
         if matrix is not None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
+from fairseq_etads.summarizer.folder import loading
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
 from fairseq_etads.summarizer.folder.export import Source, export, stored_form
 from fairseq_etads.summarizer.folder.loading import load_folder
@@ -149,7 +150,7 @@ def test_the_model_card_may_be_edited(made, tmp_path):
 def test_weights_that_are_cut_off_are_refused(folder, keep):
     content = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(content[: int(len(content) * keep) if keep == 0.5 else keep])
-    assert f"{WEIGHTS} is damaged, or not in the format safetensors" in refusal(folder)
+    assert f"{WEIGHTS} is damaged, or not in the safetensors format" in refusal(folder)
 
 
 def test_pickles_are_not_loaded(folder, tmp_path):
@@ -158,7 +159,7 @@ def test_pickles_are_not_loaded(folder, tmp_path):
             return os.mkdir, (str(tmp_path / "trapped"),)
 
     torch.save({"model": Trap()}, folder / WEIGHTS)
-    assert "not in the format safetensors" in refusal(folder)
+    assert "not in the safetensors format" in refusal(folder)
     header = b'{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,4]}}'
     for length in (len(header), 1 << 62):
         (folder / WEIGHTS).write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)
@@ -170,7 +171,7 @@ def test_weights_of_another_model_are_refused(folder):
     weights = load_file(folder / WEIGHTS)
     name = "encoder.layers.0.fc1.bias"
     for changed, words in (
-        ({name: weights[name][:-1]}, f"{name} has the shape (47,), and the model"),
+        ({name: weights[name][:-1]}, f"{name} has the shape (47,), but config.json and"),
         ({name: weights[name] * float("nan")}, f"{name} has numbers that are not finite"),
         ({name: weights[name].long()}, f"{name} has numbers of the type torch.int64"),
         ({name: weights[name].double()}, f"{name} has numbers of the type torch.float64"),
@@ -203,8 +204,8 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
         (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
         (b'{"format": NaN}', "is damaged (NaN is no number)"),
-        (b"[]", "not of a model folder of fairseq-etads"),
-        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not of a model folder of fairseq-etads"),
+        (b"[]", "not from a model folder of fairseq-etads"),
+        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
         (b" " * (folder_config._LARGEST_FILE + 1), "bytes are no settings of a model"),
     ):
         path.write_bytes(content)
@@ -249,18 +250,18 @@ def test_later_versions_are_refused_with_what_to_do(folder):
         ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
         ("weights", {"shared": {"a": 1}}, "not names of weights"),
         ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
-        ("model", {"encoder_embed_dim": 31}, "its options make no model"),
+        ("model", {"encoder_embed_dim": 31}, "its options do not give a model"),
         ("model", {"encoder_layers": 10**6}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_layers": 3}, "lacks the weight"),
         ("model", {"encoder_layers": 1.5}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path of etads cannot be"),
         ("model", {"user_dir": "/tmp"}, "there is no option 'user_dir' of etads"),
-        ("model", {"pointer": "hard"}, "its options make no model"),
+        ("model", {"pointer": "hard"}, "its options do not give a model"),
         ("model", {"pointer": {"a": 1}}, "the option pointer of etads cannot be"),
         ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers of etads cannot be"),
         ("model", {"dropout": "0.1"}, None),
         ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
-        ("model", {"activation_fn": "swish9"}, "its options make no model"),
+        ("model", {"activation_fn": "swish9"}, "its options do not give a model"),
     ],
 )
 def test_hostile_settings_are_refused(folder, section, values, words):
@@ -269,6 +270,20 @@ def test_hostile_settings_are_refused(folder, section, values, words):
         load_folder(folder)
     else:
         assert words in refusal(folder)
+
+
+def test_a_model_of_many_layers_is_refused_before_it_is_built(folder, monkeypatch):
+    devices = []
+    plain = loading._build
+
+    def build(*arguments):
+        devices.append(torch.empty(0).device.type)
+        return plain(*arguments)
+
+    monkeypatch.setattr(loading, "_build", build)
+    change(folder, "model", encoder_layers=40)
+    assert "lacks the weight 'encoder.layers.10." in refusal(folder)
+    assert devices == ["meta"], "it took memory"
 
 
 def test_no_option_is_evaluated(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""Batches of records, as engines hand them to a worker."""
+"""Batches of records, as engines pass them to a worker."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import FairseqConfig
-from folders import make_folder
+from folders import DECODING, make_folder
 from omegaconf import OmegaConf
 
 from fairseq_etads import CopiedWord, Summarizer, Summary, Truncation
@@ -43,12 +43,18 @@ def summarizer(folder):
     return Summarizer.load(folder, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def made_with_min_len(tmp_path_factory):
+    decoding = {**DECODING, "min_len": 4}
+    return Summarizer.load(make_folder(tmp_path_factory.mktemp("long"), decoding=decoding, pointer="soft")[0], "cpu")
+
+
 def tokens(summaries):
     return [list(summary.tokens) for summary in summaries]
 
 
 def by_fairseq(run, texts, **decoding):
-    """What fairseq-interactive does, one document after the other: the tokens of each summary."""
+    """Output of fairseq-interactive, one document after another: the tokens of each summary."""
     checkpoint = str(run / "checkpoints" / "checkpoint_best.pt")
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [checkpoint], {"data": str(run / "prepared" / "bin")}
@@ -138,6 +144,26 @@ def test_a_stream_reads_no_further_ahead_than_it_says(summarizer):
     for number, summary in zip(range(30), stream):
         assert summary.tokens and number < taken <= number + 9
     assert len(summarizer._texts.source) == 44, "the dictionary would grow by every new word"
+
+
+@pytest.mark.parametrize("errors", ["raise", "keep"])
+def test_texts_before_an_error_of_the_input_are_summarised(summarizer, errors):
+    def broken():
+        yield from TEXTS[:3]
+        raise OSError("the disk is gone")
+
+    stream = summarizer.stream(broken(), errors=errors)
+    found = [next(stream).tokens for _ in range(3)]
+    assert found == [summary.tokens for summary in summarizer.stream(TEXTS[:3])]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(stream)
+
+
+def test_a_shorter_summary_needs_no_other_least_length(made_with_min_len):
+    summary = made_with_min_len.summarize("w1 w2 w3", max_len=2)
+    assert 1 <= len(summary.tokens) <= 2
+    with pytest.raises(InputError, match="--min-len 4: choose at most --max-len, which is 2"):
+        made_with_min_len.summarize("w1 w2 w3", min_len=4, max_len=2)
 
 
 def test_how_much_was_read_is_said(summarizer):
@@ -296,7 +322,7 @@ def test_other_things_than_texts_are_refused(summarizer):
     for texts in ([b"bytes"], [None], ["w1", 3]):
         with pytest.raises(TypeError, match=r"text number \d \(from 0\) is of the type"):
             summarizer.summarize(texts)
-    with pytest.raises(TypeError, match="summarize takes one"):
+    with pytest.raises(TypeError, match="also takes one"):
         summarizer.stream("w1 w2")
     with pytest.raises(InputError, match="choose raise or keep"):
         summarizer.stream(["w1"], errors="ignore")

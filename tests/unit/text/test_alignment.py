@@ -1,4 +1,4 @@
-"""Characters of a raw text for each of its tokens, whatever cleaning and tokenizing did to it."""
+"""Characters of a raw text for each of its tokens, despite all changes by cleaning and tokenising."""
 
 import pytest
 from hypothesis import given

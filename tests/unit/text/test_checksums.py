@@ -76,7 +76,7 @@ def test_what_was_made_from_a_file_that_changed_is_deleted(folder):
 
 
 def test_a_list_that_was_killed_in_between_is_not_wrong(folder):
-    """What is made anew is not listed until it is complete."""
+    """Files that are being replaced are not listed until they are complete."""
     made = Checksums(folder)
     with pytest.raises(KeyboardInterrupt), made.making("a.txt"):
         (folder / "a.txt").write_text("new")
@@ -127,7 +127,7 @@ def test_the_task_compares_the_subword_model(tmp_path):
 
 
 def test_what_was_not_listed_is_listed_later(folder):
-    """As after a command that was killed between making a file and listing it."""
+    """A command may have been killed between making a file and listing it."""
     Checksums(folder).forget("a.txt")
     Checksums(folder).add_unlisted("a.txt", "sub/b.bin")
     (folder / "a.txt").write_bytes(b"damaged")

@@ -1,4 +1,4 @@
-"""What scripts/generate.sh takes for a document."""
+"""Documents in the input of scripts/generate.sh."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from fairseq_etads.text.records import main
 
 @pytest.fixture
 def read(tmp_path, capsys):
-    """Runs the module on options; returns its exit status, the documents, their names, and what was said."""
+    """Run the module on options; returns its exit status, the documents, their names, and messages."""
 
     def read(*options, stdin=b""):
         out = tmp_path / "out"
@@ -37,28 +37,32 @@ def read(tmp_path, capsys):
 def test_lines_are_documents_and_it_is_said_how_to_mean_something_else(read, tmp_path):
     path = tmp_path / "new.txt"
     path.write_bytes(b"One\0 text. \n\nA game\rof chess\r\nlast")
-    status, documents, names, said = read("--input", path)
+    status, documents, names, said = read("--input", "-", stdin=path.read_bytes())
     assert (status, documents, names) == (0, ["One text.", "", "A game of chess", "last"], ["1", "2", "3", "4"])
     assert "every line is a document (4)" in said and "empty lines" in said and "--input-format file" in said
+    assert "empty lines" not in read("--input", "-", stdin=b"one\ntwo\n")[3]
     path.write_text("one\ntwo\n")
-    assert "empty lines" not in read("--input", path)[3]
-    assert read("--input", path, "--input-format", "lines")[3].endswith("every line is a document (2)\n")
+    for option in (["--input-format", "lines"], ["--lines"]):
+        assert read("--input", path, *option)[3].endswith("every line is a document (2)\n")
 
 
-def test_an_empty_file_has_no_document(read, tmp_path):
+def test_an_empty_file_is_an_empty_document(read, tmp_path):
     (tmp_path / "new.txt").touch()
-    assert read("--input", tmp_path / "new.txt")[:3] == (0, [], [])
+    assert read("--input", tmp_path / "new.txt")[1:3] == ([""], [str(tmp_path / "new.txt")])
+    assert read("--input", tmp_path / "new.txt", "--lines")[:3] == (0, [], [])
 
 
 def test_a_file_can_be_one_document(read, tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text(f"Title {name}\n\nA sentence. Another one.\n")
-    status, documents, _, _ = read("--input", tmp_path / "a.txt", "--input-format", "file")
-    assert (status, documents) == (0, ["Title a <q> A sentence. <q> Another one."])
+    for options in (["--input-format", "file"], []):
+        status, documents, _, said = read("--input", tmp_path / "a.txt", *options)
+        assert (status, documents) == (0, ["Title a <q> A sentence. <q> Another one."])
+    assert "a.txt is one document with all its lines (up to version 0.1, every line was one) (1); --lines reads" in said
     # several files are told to be documents
     status, documents, names, said = read("--input", tmp_path / "b.txt", "--input", tmp_path / "a.txt")
     assert [document[:7] for document in documents] == ["Title b", "Title a"]
-    assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--input-format lines" in said
+    assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--lines reads every line" in said
 
 
 def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
@@ -69,7 +73,7 @@ def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
     (folder / "c.txt").touch()
     _, documents, names, said = read("--input", folder)
     assert (documents, names) == (["Text a.", "Text b.", ""], ["a.txt", "b.txt", "c.txt"])
-    assert "1 folders in it are not looked into" in said and "every file is a document (3)" in said
+    assert "1 subfolders are ignored" in said and "every file is a document (3)" in said
     empty = tmp_path / "empty"
     empty.mkdir()
     assert read("--input", empty)[0] == 2
@@ -88,6 +92,14 @@ def test_json_lines_have_a_field_and_perhaps_an_id(read, tmp_path):
     assert read("--input", path, "--source-column", "body")[1] == ["B"]
 
 
+def test_a_first_record_without_text_is_one_bad_record(read, tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"id": 7}\n[]\n{"text": "a", "summary": "b"}\n')
+    status, documents, names, said = read("--input", path, "--skip-bad")
+    assert (status, documents, names) == (0, ["", "", "a"], ["7", "2", "3"]) and "2 of them are unreadable" in said
+    assert 'line 1: no "text"' in read("--input", path)[3]
+
+
 @pytest.mark.parametrize(
     "line, reason",
     [
@@ -103,15 +115,15 @@ def test_bad_records_are_named_or_counted(line, reason, read, tmp_path):
     status, _, _, said = read("--input", path)
     assert status == 2 and reason in said and "--skip-bad" in said and said.count("\n") == 1
     status, documents, names, said = read("--input", path, "--skip-bad")
-    assert (status, documents, names) == (0, ["a", "", "c"], ["1", "2", "3"]) and "1 of them cannot be read" in said
+    assert (status, documents, names) == (0, ["a", "", "c"], ["1", "2", "3"]) and "1 of them are unreadable" in said
 
 
 def test_what_is_not_utf8_is_named_or_replaced(read, tmp_path):
     path = tmp_path / "new.txt"
     path.write_bytes(b"fine\nnot \xff fine\n")
-    status, _, _, said = read("--input", path)
+    status, _, _, said = read("--input", path, "--lines")
     assert status == 2 and "new.txt, line 2: not UTF-8" in said
-    assert read("--input", path, "--skip-bad")[1] == ["fine", "not \ufffd fine"]
+    assert read("--input", path, "--lines", "--skip-bad")[1] == ["fine", "not \ufffd fine"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +142,7 @@ def test_inputs_that_do_not_fit_are_refused(read, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     for options, words in (
         (["--input", tmp_path / "missing"], "no such file or folder"),
-        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "those of one kind"),
+        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "inputs of one kind"),
         (["--input", tmp_path, "--input-format", "lines"], "is a folder, and --input-format is lines"),
     ):
         status, _, _, said = read(*options)

@@ -1,4 +1,4 @@
-"""A file of results that goes on where an earlier run was ended, at whatever moment and in whatever state."""
+"""A file of results that continues an earlier run, ended at any moment and in any state."""
 
 import hashlib
 import itertools
@@ -85,7 +85,7 @@ def test_the_complete_file_of_other_documents_is_not_taken_for_theirs(tmp_path):
     ended_before_the_journal_was_deleted(tmp_path / "out")
     others = [document._replace(text="other") for document in DOCUMENTS]
     output = ResumableLines(tmp_path / "out", SETTINGS)
-    with pytest.raises(InputError, match="has summaries of 7 documents, which are others now"):
+    with pytest.raises(InputError, match="has summaries of 7 documents, which have changed"):
         output.rest(iter(others))
     output.close()
 
@@ -108,15 +108,15 @@ def test_an_older_file_is_not_taken_for_one_whose_partial_file_is_gone(tmp_path)
 def test_other_settings_and_other_documents_are_refused(tmp_path):
     path = tmp_path / "out"
     work(path, stop=5).close()
-    with pytest.raises(InputError, match=r"out.partial beside it was begun with another --beam and --lenpen; give"):
+    with pytest.raises(InputError, match=r"out.partial next to it was begun with another --beam and --lenpen; give"):
         ResumableLines(path, {"model": "x", "--lenpen": 1})
-    with pytest.raises(InputError, match="has summaries of 4 documents, and there are only 3 documents now"):
+    with pytest.raises(InputError, match="has summaries of 4 documents, but there are only 3 documents now"):
         work(path, documents=DOCUMENTS[:3])
-    with pytest.raises(InputError, match="has summaries of 4 documents, which are others now"):
+    with pytest.raises(InputError, match="has summaries of 4 documents, which have changed"):
         work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
     # names and texts do not flow into one another
     moved = [NewDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
-    with pytest.raises(InputError, match="which are others now"):
+    with pytest.raises(InputError, match="which have changed"):
         work(path, documents=moved)
     work(path)
     assert path.read_bytes() == WANTED

@@ -309,7 +309,7 @@ def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path, caps
     place = f"{path}, line 2"
     assert report["splits"]["train"]["warnings"] == {n: {"count": c, "first": place} for n, c in counts.items()}
     shown = capsys.readouterr().out
-    assert f"warning: 6 HTML tags, the first at {place}; left as they are, --strip-html takes them out" in shown
+    assert f"warning: 6 HTML tags, the first at {place}; left as they are, --strip-html removes them" in shown
     stripped = ["--strip-html", "--strip-invisible"]
     out, report = run(tmp_path / "s", "table", "--train", path, "--no-sentences", *stripped)
     expected = "Fish & chips, <q> if a <b and c> d &x; <unk> <cit> 'ok' <q> back"

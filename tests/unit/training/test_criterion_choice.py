@@ -1,4 +1,4 @@
-"""Which criterion goes with which model: every combination of what matters."""
+"""The criterion for each model: every combination of relevant options."""
 
 import itertools
 

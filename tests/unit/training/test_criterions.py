@@ -221,7 +221,7 @@ def test_logs_add_up_over_workers_whatever_the_split():
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_logs_may_be_summed_before_they_are_reduced(pointer):
-    """As fairseq sums them over workers if the criterion says so: one tensor a name is quicker to send."""
+    """fairseq sums them over workers if the criterion says so: one tensor per name is faster to send."""
     model, ours = build(pointer, coverage_loss=1.0)
     outputs = [ours(model, make_sample([d], [s]))[2] for d, s in zip(DOCUMENTS, SUMMARIES)]
     assert SummarizationNLL.logging_outputs_can_be_summed()
@@ -316,7 +316,7 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_smoothing_beside_the_large_vocabulary_trick_is_over_the_words_on_the_list(pointer, training):
-    """In evaluation each document has its own list; beside a switch only what is generated is smoothed."""
+    """In evaluation each document has its own list; with a switch only the generating part is smoothed."""
     task = recurrent_task()
     model = recurrent("gru_seq2seq", task, pointer=pointer, large_vocabulary_trick=9).train(training)
     documents, summaries = [[5, 45, 6, 40], [30, 31, 5], [46, 4]], [[45, 40, 20], [31], [46, 8]]

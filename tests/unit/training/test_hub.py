@@ -1,4 +1,4 @@
-"""Options given to a single call, as fairseq's hub interface takes them, and wrong values wherever they are given."""
+"""Options for a single call through fairseq's hub interface, and wrong values in all places."""
 
 import argparse
 

@@ -20,5 +20,5 @@ def test_a_length_normalised_loss_is_the_mean_over_summaries_of_their_own_means(
         assert float(loss) / size == pytest.approx(sum(means) / len(means), rel=1e-5)
         plain, words, plain_logs = by_word(model, make_sample(left=left))
         assert abs(float(plain) / words - float(loss) / size) > 1e-3
-        for name in ("nll_loss", "coverage_loss", "ntokens"):  # figures stay those of words
+        for name in ("nll_loss", "coverage_loss", "ntokens"):  # figures are still per word
             assert float(logs[name]) == pytest.approx(float(plain_logs[name]), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Muon: its steps are the paper's, of the matrices of linear layers alone; all else has torch's AdamW."""
+"""Muon: its steps follow the paper, for the matrices of linear layers; all else uses torch's AdamW."""
 
 import copy
 from argparse import Namespace
@@ -20,7 +20,7 @@ OPTIONS = Namespace(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_d
 
 @pytest.fixture(autouse=True)
 def in_float32(monkeypatch):
-    """As on processors without instructions for bfloat16."""
+    """Act like a processor without bfloat16 instructions."""
     monkeypatch.setattr(module, "has_fast_bfloat16", lambda: False)
 
 
@@ -143,7 +143,7 @@ def test_impossible_options_are_refused():
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
 def test_it_agrees_with_torchs_muon():
-    """Which computes in bfloat16, so that it differs by some hundredths of a step."""
+    """torch's version computes in bfloat16, so it differs by some hundredths of a step."""
     (model, optimizer), (other, _) = layers(), layers()
     own = [parameter for parameter in other.parameters() if is_matrix(parameter)]
     theirs = torch.optim.Muon(own, lr=0.01, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw")

@@ -13,7 +13,7 @@ from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 from torch import nn
 
-from fairseq_etads.layers.embedding import mark_lookup_table, wants_sparse_gradient
+from fairseq_etads.layers.embedding import mark_lookup_table, set_sparse_gradient, wants_sparse_gradient
 from fairseq_etads.training.lazy_optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
 
 OPTIONS = Namespace(
@@ -120,6 +120,33 @@ def test_training_goes_on_from_a_saved_state(lazy, plain):
     torch.testing.assert_close(again.table, whole.table)
 
 
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+def test_dense_gradients_move_the_same_rows(lazy, plain):
+    """Several processes have them: they moved on by their moments the words that were in no batch."""
+    batches = [[0, 1, 2], [1, 2, 3], [1, 1, 5], [2]]
+    expected = run(lazy, batches, weight_decay=0.01)[0]
+    model = Toy()
+    optimizer = lazy(Namespace(**{**vars(OPTIONS), "weight_decay": 0.01}), list(model.parameters()))
+    set_sparse_gradient(model.table, False)
+    for ids in batches:
+        model.step(optimizer, torch.tensor(ids))
+    assert not model.table.grad.is_sparse
+    torch.testing.assert_close(model.table, expected.table)
+
+
+def test_a_row_with_a_gradient_of_0_is_left_alone():
+    """With dense gradients it could not be told from one that was not looked up."""
+    model = Toy()
+    optimizer = LazyAdam(OPTIONS, list(model.parameters()))
+    model.step(optimizer, torch.tensor([1, 2]))
+    before = model.table.detach().clone()
+    optimizer.zero_grad()
+    looked_up = F.embedding(torch.tensor([1, 2]), model.table, sparse=True)
+    (looked_up * torch.tensor([[1.0], [0.0]])).sum().backward()
+    optimizer.step()
+    assert torch.equal(model.table[2], before[2]) and not torch.equal(model.table[1], before[1])
+
+
 def test_only_tables_that_are_looked_up_get_sparse_gradients():
     model = Toy()
     model.table.is_lookup_table = False
@@ -137,7 +164,7 @@ def test_a_step_without_any_gradient_does_nothing():
 
 @pytest.mark.parametrize("lazy,plain", PAIRS)
 def test_parameters_may_be_flat_where_none_is_looked_up(lazy, plain):
-    """--fp16 hands over one flat float32 copy of all parameters."""
+    """--fp16 passes one flat float32 copy of all parameters."""
     flat = [nn.Parameter(torch.randn(5))]
     assert lazy(OPTIONS, flat).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
     assert not lazy(OPTIONS, list(Toy().parameters())).supports_flat_params

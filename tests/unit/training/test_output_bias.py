@@ -20,7 +20,7 @@ SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 
 
 def biased(task=None, spread=3.0, **options):
-    """A model whose bias decides much: the logits of a small random model differ by about 1."""
+    """A model with a strong bias: the logits of a small random model differ by about 1."""
     model = make_model("etads", task, output_bias=True, **options)
     torch.manual_seed(2)
     with torch.no_grad():
@@ -116,7 +116,7 @@ def test_a_pointer_mixes_with_the_biased_distribution(kind):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("infer_dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 def test_it_is_packed_for_inference(infer_dtype, error, shared, documents, monkeypatch):
-    """In several blocks of words; the same prefix, so that a narrow decision does not set the formats apart."""
+    """In several blocks of words; with the same prefix, so that a narrow decision does not separate the dtypes."""
     monkeypatch.setattr("fairseq_etads.search.products.OUTPUT_BLOCK", 16)
     model = biased(TASK, share_all_embeddings=shared)
     prefix = torch.randint(4, 40, (5, 6), generator=torch.Generator().manual_seed(0))

@@ -31,7 +31,7 @@ def half_precision(kind, bf16=False, scale=16):
 
 
 def update(task, model, ours, optimizer, sample, number=0):
-    """One update as fairseq's trainer makes it; True if it was skipped."""
+    """Make one update like fairseq's trainer; True if it was skipped."""
     optimizer.zero_grad()
     task.train_step(sample, model, ours, optimizer, number)
     try:
@@ -48,7 +48,7 @@ def test_an_update_that_overflows_is_skipped_and_the_next_one_made(kind, caplog)
     ours = criterion(task)
     broken, sound = make_sample([[5, 6], [9, 9]], [[7], [5]]), make_sample([[5, 6], [7, 8]], [[7], [5]])
     with torch.no_grad():
-        model.encoder.embed_tokens.weight[9] = 6e4  # a word whose states leave the range of float16
+        model.encoder.embed_tokens.weight[9] = 6e4  # a word with states beyond the range of float16
         model.encoder.layernorm_embedding = None
         model.encoder.layers[0].self_attn_layer_norm.weight.fill_(6e4)
     before = [parameter.clone() for parameter in model.parameters()]
@@ -59,7 +59,7 @@ def test_an_update_that_overflows_is_skipped_and_the_next_one_made(kind, caplog)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
     with torch.no_grad():
         model.encoder.layers[0].self_attn_layer_norm.weight.fill_(1.0)
-        model.encoder.embed_tokens.weight[9] = 0  # it may be the decoder's too, whose logits then are infinite
+        model.encoder.embed_tokens.weight[9] = 0  # it may also be the decoder's; its logits are then infinite
     assert not update(task, model, ours, optimizer, sound)
     assert not all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
 
@@ -81,7 +81,7 @@ def test_a_loss_that_is_not_finite_makes_every_gradient_overflow():
 
     def infinite(*args):
         nll, loss, logs = plain(*args)
-        return nll, loss + math.inf, logs  # whose gradient is finite
+        return nll, loss + math.inf, logs  # its gradient is finite
 
     ours._likelihood = infinite
     assert update(task, model, ours, optimizer, make_sample())

@@ -1,4 +1,6 @@
-"""The selection loss (Li et al. 2018): against loops, its targets in files, its part in the whole, what it teaches."""
+"""The selection loss (Li et al. 2018): against loops, its targets in files, its part in the whole, and learning from
+it.
+"""
 
 import random
 
@@ -67,7 +69,7 @@ def criterion_of(task, weight, **options):
 
 @pytest.mark.parametrize("normalised", [False, True])
 def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
-    """Of each summary so much as if each of its words had it, so that lambda means the same however it is averaged."""
+    """It counts once per word of a summary, so that lambda means the same for any average."""
     task = recurrent_task()
     model = sharpened(recurrent("explicit_selection", task))
     targets = one_hot(torch.tensor([[0, 2], [1, 0]]), 3).float()
@@ -131,7 +133,7 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
 def test_other_labels_are_refused_in_words(tmp_path):
     with pytest.raises(InputError, match=r"has labels of the kind extract.* etads-labels --kind distribution"):
         targets_of(tmp_path, 400, kind="extract")
-    with pytest.raises(InputError, match=r"was made of the first 3 tokens .* make it again with --truncate-source 5"):
+    with pytest.raises(InputError, match=r"was made from the first 3 tokens .* make it again with --truncate-source 5"):
         targets_of(tmp_path, 5, made=3)
     ROWS[0][0], before = "0:x", ROWS[0][0]
     try:
@@ -145,8 +147,9 @@ MARKERS, IDS, VALUES = (4, 5, 6), range(7, 17), range(17, 43)
 
 
 def marked_values(draw, count):
-    """Documents of six sentences "id value", three of which begin with a marker; summaries are the values of these, in
-    the order of the markers. With one-hot targets."""
+    """Documents of six sentences "id value", three with a marker; the summaries are their values in the order of the
+    markers. With one-hot targets.
+    """
     texts, summaries, chosen = [], [], []
     for _ in range(count):
         sentences = [[*pair, MARK] for pair in zip(draw.sample(IDS, 6), draw.sample(VALUES, 6))]

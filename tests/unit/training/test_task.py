@@ -1,4 +1,4 @@
-"""The task: truncation everywhere the same, nothing lost, empty input, what checkpoints remember, errors in words."""
+"""The task: consistent truncation, nothing lost, empty input, contents of checkpoints, error messages."""
 
 import logging
 

@@ -1,5 +1,6 @@
 """Summaries in validation without fairseq-train: options, references, sums of ROUGE, samples in the log, and a
-generator that never outlives its model."""
+generator that does not outlive its model.
+"""
 
 import logging
 import re
@@ -164,8 +165,8 @@ def test_a_validation_without_documents_logs_zero_and_training_nothing():
 def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
     """Through the task's own steps, in the order of fairseq's trainer.
 
-    A generator that were kept would not notice the change: with int8 its copy of the model has numbers of its own on
-    every processor, and fairseq's Adam changes parameters without raising their version counters.
+    A cached generator would not notice the change: with int8 its copy of the model has its own numbers on every
+    processor, and fairseq's Adam changes parameters without raising their version counters.
     """
     options = {"eval_rouge_args": '{"beam": 1}', "infer_dtype": "int8"}
     task = rouge_task(**options)
@@ -197,7 +198,7 @@ def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
     written = dict(zip(sample["id"].tolist(), task._summaries._generate(sample, model, range(5))))
     unused = next(word for word in range(4, 40) if not any(word in tokens for tokens in written.values()))
     wrong = [torch.tensor([unused] * (3 + number) + [task.tgt_dict.eos()]) for number in range(5)]
-    own = {"all": range(5), "none": (), "odd": (1, 3)}  # documents whose reference is the summary that the model writes
+    own = {"all": range(5), "none": (), "odd": (1, 3)}  # documents with the model's own summary as reference
     targets = {name: [(written if n in own[name] else wrong)[n] for n in range(5)] for name in own}
     sets = {name: make_data(task, references=5, target=target)[0] for name, target in targets.items()}
     for name, batch in (

@@ -97,7 +97,7 @@ def test_the_models_part_does_not_grow_with_the_dictionary():
 
 
 def test_a_word_with_a_count_behind_words_without_is_refused():
-    with pytest.raises(ValueError, match='"c", which has a count, stands behind "b"'):
+    with pytest.raises(ValueError, match='"c", which has a count, follows "b"'):
         SummarizationDictionary.load(io.StringIO("a 5\nb 0\nc 3\n"))
     padded = SummarizationDictionary.load(io.StringIO("madeupword0000 0\na 0\n"))
     assert padded.known_words == 6, "no word has a count"

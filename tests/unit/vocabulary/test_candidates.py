@@ -1,4 +1,4 @@
-"""The large-vocabulary trick: which words, in which column, against a loop."""
+"""The large-vocabulary trick: words and columns against a loop."""
 
 import math
 

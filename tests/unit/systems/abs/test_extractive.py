@@ -141,7 +141,7 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
     for seed in range(3):
         model = scripted_model(TASK.target_dictionary, seed, end=3.0)
         options = {"beam_size": 4, "max_len_b": 9, "extractive_weights": "1,3,2,0,0", "early_stopping": "admissible"}
-        options["len_penalty"] = 0.0  # or what goes on would rarely be much better
+        options["len_penalty"] = 0.0  # otherwise continuing would rarely be much better
         early = SummaryGenerator([model], TASK.target_dictionary, **options)
         late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
         late.settings = replace(late.settings, scoring=Boundless(**vars(late.settings.scoring)))
@@ -203,7 +203,7 @@ def test_what_does_not_go_together_is_refused():
     model = make_model("etads", task, share_all_embeddings=False)
     with pytest.raises(ValueError, match="--extractive-weights needs one dictionary for documents and summaries"):
         SummaryGenerator([model], task.target_dictionary, extractive_weights="1,1,0,0,0")
-    task = make_task(tail=30, target_words=20)  # of which summaries know fewer words: the same ids
+    task = make_task(tail=30, target_words=20)  # fewer of its words are known in summaries: the same ids
     SummaryGenerator(
         [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
     )

@@ -1,4 +1,4 @@
-"""ABS (Rush et al. 2015): equations against loops, what a word depends on, row norms, search, model folders."""
+"""ABS (Rush et al. 2015): equations against loops, dependencies of a word, row norms, search, model folders."""
 
 import math
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_padding_on_either_side_and_the_batch_change_nothing(kind):
             tokens = make_batch(DOCUMENTS, left=padded, width=20)
             together, extra = log_probs(model, tokens, summaries)
             steps, width = summaries[row].ne(PAD), alone.shape[2]
-            if kind != "switch":  # whose history of copies counts words, not padding
+            if kind != "switch":  # its history of copies counts words, not padding
                 torch.testing.assert_close(together[row, steps, :width], alone[0], **CLOSE)
             attention = extra["attn"][0][row, steps][:, tokens[row].ne(PAD)]
             torch.testing.assert_close(attention, alone_extra["attn"][0][0], **CLOSE)
@@ -90,7 +90,7 @@ def test_padding_on_either_side_and_the_batch_change_nothing(kind):
 
 @KIND
 def test_cached_decoding_equals_uncached_decoding(kind):
-    """Three beams share a document's row; the last words are all that a step knows of the summary."""
+    """Three beams share a document's row; a step depends only on the last words of the summary."""
     model, beam = abs_model(kind), 3
     tokens = make_batch(DOCUMENTS)
     rows = len(DOCUMENTS) * beam
@@ -148,7 +148,7 @@ def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
     plain = abs_model(task=task, max_row_norm=0.0)
     task.begin_epoch(1, plain)
     assert torch.equal(plain.encoder.embed_tokens.weight, before[0])
-    with pytest.raises(ValueError, match="--max-row-norm 1 does not go with --fp16 or --bf16"):
+    with pytest.raises(ValueError, match="--max-row-norm 1 does not work with --fp16 or --bf16"):
         task.begin_epoch(1, abs_model(task=task).half())
 
 

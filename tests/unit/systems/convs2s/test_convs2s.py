@@ -31,7 +31,7 @@ def fconv(task, **options):
 
 
 def previous_words(summaries):
-    """What the decoder reads: the end symbol, then the summary, padded on the right."""
+    """Inputs of the decoder: the end symbol, then the summary, padded on the right."""
     longest = max(map(len, summaries))
     return torch.tensor([[EOS, *summary] + [PAD] * (longest - len(summary)) for summary in summaries])
 
@@ -71,7 +71,7 @@ def test_checkpoints_of_fairseqs_fconv_are_loaded():
     ours.load_state_dict(fairseqs.state_dict())
     tokens, previous = make_batch(DOCUMENTS), previous_words(SUMMARIES)
     assert torch.equal(log_probs(ours, tokens, previous)[0], _log_softmax(fairseqs, tokens, previous))
-    with pytest.raises(ValueError, match=r"has learnt 500 positions .* give --truncate-source 499, or --max-source-p"):
+    with pytest.raises(ValueError, match=r"has 500 learned positions .* give --truncate-source 499, or --max-source-p"):
         ours.load_state_dict(fconv(task, max_source_positions=502).state_dict())
 
 
@@ -190,7 +190,7 @@ def test_the_loss_is_that_of_all_words_logits(kind):
     scores, _ = log_probs(model, sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])
     targets = model.get_targets(sample, model(**sample["net_input"]))
     expected = -scores.gather(2, targets[:, :, None])[:, :, 0][sample["target"].ne(PAD)].sum()
-    if kind != "switch":  # whose loss also counts its decisions
+    if kind != "switch":  # its loss also counts its decisions
         loss = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)(model, sample)[0]
         torch.testing.assert_close(loss, expected)
     with torch.no_grad():  # as an optimiser's step does
@@ -261,7 +261,7 @@ def test_what_stands_for_no_convolutions_is_refused(text):
         ("[(8, 3)] * 0", "choose one layer or more"),
         ("[(0, 3)]", r"layer 1 is \(0, 3\); width and kernel are 1 or more"),
         ("[(8, 0)]", "width and kernel are 1 or more"),
-        ("[(8, 3), (8, 3, 3)]", r"layer 2 is \(8, 3, 3\); .* a residual connection goes over 0 to 2 layers there"),
+        ("[(8, 3), (8, 3, 3)]", r"layer 2 is \(8, 3, 3\); .* a residual connection spans 0 to 2 layers there"),
     ],
 )
 def test_layers_that_cannot_be_are_refused(text, words):
@@ -294,7 +294,9 @@ def test_presets_have_the_papers_sizes():
 
 
 def _parameters(v, layers, width, words, out):
-    """Parameters with so many layers on each side; normalised weights have a length for each of their outputs."""
+    """Number of parameters with this number of layers on each side; normalised weights have a length for each
+    output.
+    """
 
     def linear(a, b):
         return a * b + 2 * b

@@ -39,7 +39,7 @@ def sample_of(documents, left=False):
 
 
 def prepare(model, beam):
-    """What fairseq-generate does with a model before it decodes."""
+    """Prepare a model for decoding like fairseq-generate."""
     generation = {"beam": beam, "no_beamable_mm": False, "print_alignment": None}
     model.prepare_for_inference_(OmegaConf.create({"generation": generation}))
 

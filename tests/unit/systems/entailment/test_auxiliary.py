@@ -1,4 +1,4 @@
-"""--auxiliary-task entailment: its batches and their turns, what they train, what is refused, and that it learns."""
+"""--auxiliary-task entailment: its batches and their schedule, the trained parts, refusals, and that it learns."""
 
 import random
 from argparse import Namespace
@@ -131,7 +131,7 @@ def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
 
 
 def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
-    """What has been left by another update is not added, and each update is clipped as --clip-norm says."""
+    """Gradients left by another update are not added, and each update is clipped as --clip-norm says."""
     task, model, optimizer = build(folder)
     clip, norms = optimizer.clip_grad_norm, []
     monkeypatch.setattr(optimizer, "clip_grad_norm", lambda most: norms.append((most, float(clip(most)))))
@@ -146,7 +146,7 @@ def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
     task, model, optimizer = build(folder)
     asked = []
     for first, last in ((0, 5), (5, 12)):
-        task, model, optimizer = build(folder)  # as a process that goes on
+        task, model, optimizer = build(folder)  # like a process that continues
         batch = task.extra_updates.auxiliary_task.pairs.batch
         asking = lambda number, batch=batch: asked.append(number) or batch(number)  # noqa: E731
         monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "batch", asking)

@@ -116,23 +116,23 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
     [
         ("config.json", None, "has no config.json; etads-nli train makes one"),
         ("config.json", lambda text: text[:-9], "config.json is damaged"),
-        ("config.json", lambda text: text.replace("entailment model", "x"), "not of an entailment model"),
+        ("config.json", lambda text: text.replace("entailment model", "x"), "not from an entailment model"),
         ("config.json", lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update with pip"),
         (
             "config.json",
             lambda text: text.replace('"width": 6', '"width": "6"'),
-            '"model" is not what etads-nli writes',
+            '"model" is not as etads-nli writes it',
         ),
-        ("config.json", lambda text: text.replace('"width": 6', f'"width": {10**15}'), '"model" is not what etads-nli'),
+        ("config.json", lambda text: text.replace('"width": 6', f'"width": {10**15}'), '"model" is not as etads-nli'),
         (
             "config.json",
             lambda text: text.replace('"width": 6', '"width": 1000000'),  # more memory than there is
             "they do not belong together",
         ),
         ("config.json", lambda text: text.replace('"training": {}', '"training": 5'), 'it lacks "training" or'),
-        ("dict.txt", lambda text: text.replace("w3", "w33"), "has other words than those of config.json"),
+        ("dict.txt", lambda text: text.replace("w3", "w33"), "does not match the fingerprint in config.json"),
         ("dict.txt", lambda text: text.replace("w3 1", "w3"), "line 4: not a dictionary"),
-        ("model.safetensors", lambda text: "", "is damaged, or not in the format safetensors"),
+        ("model.safetensors", lambda text: "", "is damaged, or not in the safetensors format"),
     ],
 )
 def test_what_is_damaged_is_refused_in_words(scorer, name, damage, words, tmp_path):

@@ -1,4 +1,4 @@
-"""etads-nli: pairs made of summaries, training to an accuracy, going on after a kill, and judging."""
+"""etads-nli: pairs made from summaries, training to an accuracy, continuing after a kill, and evaluation."""
 
 import json
 import random
@@ -64,7 +64,7 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
-    """Killed while the model of the second epoch is stored; with dropout, whose draws depend on the epoch alone."""
+    """Killed while the model of the second epoch is stored; with dropout, which depends only on the epoch."""
     options = (*TINY, "--dropout", "0.3", "--epochs", "3")
     assert train(tmp_path / "whole", pairs, *options) == 0
     stored = nli_training.write_model

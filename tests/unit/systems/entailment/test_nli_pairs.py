@@ -41,8 +41,8 @@ def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     "name, line, words",
     [
-        ("x.tsv", "a\tb", "2 fields between tabs, and there should be three"),
-        ("x.tsv", "a\tb\tyes", 'the label is "yes", and not one of entailment, neutral, contradiction'),
+        ("x.tsv", "a\tb", "2 fields between tabs instead of three"),
+        ("x.tsv", "a\tb\tyes", 'the label is "yes", not one of entailment, neutral, contradiction'),
         ("x.jsonl", "{", "not JSON"),
         ("x.jsonl", "[" * 100000, "not JSON"),
         ("x.jsonl", "[1]", "not an object with the texts sentence1"),

@@ -1,4 +1,4 @@
-"""summarization_raml: what is drawn and how it counts, against enumeration and loops; what is learnt from it."""
+"""summarization_raml: drawing and weights, against enumeration and loops; what the model learns."""
 
 import math
 from collections import Counter
@@ -50,7 +50,7 @@ def test_weights_are_those_of_the_loop_and_by_hand():
 
 
 def test_what_is_drawn_is_another_word_at_e_places():
-    """Of 4,000 samples: as many edits as q says, at all places alike, to all other known words alike."""
+    """In 4,000 samples: the number of edits follows q, at all places alike, to all other known words alike."""
     ours = raml(make_task(tail=30, mark=True), raml_temperature=3.0, raml_samples=4000)
     target = torch.tensor([[PAD, 5, 43, 60, 7, EOS], [PAD, PAD, PAD, PAD, 3, EOS], [PAD, PAD, PAD, PAD, PAD, EOS]])
     torch.manual_seed(shifted(1))
@@ -254,7 +254,7 @@ def test_impossible_options_are_refused(options, words):
 
 
 def test_the_large_vocabulary_trick_is_refused():
-    with pytest.raises(ValueError, match="draws random words, most of which --large-vocabulary-trick leaves out"):
+    with pytest.raises(ValueError, match="draws random words, but --large-vocabulary-trick leaves most words out"):
         SummarizationRAML.check_options(SummarizationRAMLConfig(), frozenset({"--large-vocabulary-trick"}))
 
 

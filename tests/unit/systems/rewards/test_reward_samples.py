@@ -1,4 +1,4 @@
-"""What summarization_rl samples: as often as the model says, one independent of another, each with its own baseline."""
+"""Samples of summarization_rl: by the model's probabilities, independent, each with its own baseline."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedy
 
 def test_samples_have_the_models_probabilities():
     """20,000 first words of one document; the padding symbol is never drawn."""
-    model, ours = build("soft", rl_max_len=1)  # drawn beside greedy summaries
+    model, ours = build("soft", rl_max_len=1)  # drawn together with greedy summaries
     rows = 2000
     sample = make_sample([[5, 50, 6]] * rows, [[5]] * rows)
     torch.manual_seed(shifted(3))
@@ -52,7 +52,7 @@ def test_only_the_greedy_hypothesis_is_not_drawn():
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
-    """Whenever they and the samples of their documents end."""
+    """The same, whenever they and the samples of their documents end."""
     model, ours = build("soft", rl_samples=samples, rl_max_len=6)
     with torch.no_grad():
         model.decoder.output_projection.weight[EOS] *= 3
@@ -80,7 +80,7 @@ def test_samples_of_a_document_are_drawn_independently():
     for _ in range(6):
         drawn = ours.draw(model, sample)[0]
         assert len(drawn) == 2 * rows
-        # the search returns the likelier one first; which was drawn first is chosen anew
+        # the search returns the likelier one first; the order of drawing is random
         for one, other in zip(drawn[::2], drawn[1::2]):
             if torch.rand(()) < 0.5:
                 one, other = other, one
@@ -118,7 +118,7 @@ def test_samples_are_compared_with_the_documents_others():
 
 
 def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
-    """Of a document whose samples are given, the loss is the mean of those with each of them alone."""
+    """For a document with given samples, the loss is the mean of the losses with each sample alone."""
     drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7], [50], [], [9, 9], [8])]
     gains = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
     model, ours = build(rl_samples=2, rl_baseline="others")

@@ -47,7 +47,7 @@ def drawable(p, pointer):
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
 def test_the_mean_gradient_is_the_exact_one(pointer):
-    """Over all summaries of at most two tokens, weighted by their probability, it is that of -E[r]."""
+    """Over all summaries of at most two tokens, weighted by their probability, it is the gradient of -E[r]."""
     model, ours = build(pointer, rl_max_len=2, rl_baseline="none")
     words = [EOS, 5, 6, 50]  # the last one is copied, with a pointer
     words = words if pointer == "soft" else [EOS, 5, 6, 7]
@@ -305,7 +305,7 @@ class AfterKey:
 
 
 def train_on_key(ours, model):
-    """The share of other documents whose greedy summary holds the word after the key (w0, id 4)."""
+    """Train; returns the share of other documents with the word after the key (w0, id 4) in the greedy summary."""
     generator = random.Random(shifted(5))
 
     def batch(size):

@@ -1,4 +1,4 @@
-"""The rewards rougesal and entail as options of summarization_rl: where their weights and probabilities come from."""
+"""The rewards rougesal and entail as options of summarization_rl: their weights and probabilities."""
 
 import logging
 import math
@@ -82,11 +82,11 @@ def test_entailment_is_judged_of_whole_words(nli):
 def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
     caplog.set_level(logging.WARNING)
     Rewards("entail", "idf", nli, "1", make_task())
-    assert "its words are of the kind ptb, and those of the data seem to be of the kind moses" in caplog.text
+    assert "its words are of the kind ptb, but the data's words seem to be of the kind moses" in caplog.text
 
 
 def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
-    """Whatever stands beside the sentence; a checkpoint of fairseq-train is read in tests/e2e."""
+    """Neighbouring sentences do not matter; a checkpoint of fairseq-train is read in tests/e2e."""
     task, model = build_selector("word_tagger")
     path = tmp_path / "tagger.pt"
     path.touch()
@@ -100,12 +100,12 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
         assert row == pytest.approx(units(model, [ids])[0] if ids else [], abs=1e-6)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     _, model = build_selector("sentence_extractor")
-    with pytest.raises(ValueError, match="its model is no word tagger"):
+    with pytest.raises(ValueError, match="its model is not a word tagger"):
         Tagger(str(path), task)
 
 
 def test_validation_needs_no_entailment_model():
-    """fairseq-validate builds the criterion of a checkpoint whose training is over."""
+    """fairseq-validate builds the criterion of a checkpoint after its training."""
     task = make_task()
     task._trained = {}
     SummarizationRL(task, **{**DEFAULTS, **RL, "rewards": "entail", "entail_model": "gone"})

@@ -190,7 +190,7 @@ def test_the_abstractor_does_not_change(abstractor_run):
 
 
 def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
-    """As the generator would alone; in a beam, hypotheses are diverse; a sentence is read as far as in training."""
+    """The generator alone gives the same; in a beam, hypotheses are diverse; a sentence is truncated as in training."""
     folder, _ = abstractor_run
     data, checkpoint = str(folder / "prepared" / "bin"), str(folder / "checkpoints" / "checkpoint_best.pt")
     cpu = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""pointer_extractor: its equations, what it takes, and that it learns an order."""
+"""pointer_extractor: its equations, its selections, and that it learns an order."""
 
 import functools
 import math
@@ -40,7 +40,7 @@ def weights_of(network):
 
 
 def sharpen(model):
-    """Comparisons whose preferences show."""
+    """Strengthen the preferences of the comparisons."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("glimpse.weight", "choice.weight")):
@@ -87,7 +87,7 @@ def test_it_is_the_papers_equations(stops):
 
 
 def test_the_first_states_can_be_learnt():
-    """As in Chen and Bansal's code; they begin within 0.01, get a gradient, and are 0 without the option."""
+    """They begin within 0.01, as in Chen and Bansal's code, get a gradient, and are 0 without the option."""
     _, plain = build()
     _, model = build(learnt_start=True)
     assert 0 < model.sentences.start.abs().max() <= 0.01
@@ -150,7 +150,7 @@ def test_sampling_follows_the_probabilities_without_those_taken():
 
 
 def make_sample(r, mark=MARK):
-    """Documents of four sentences, some of which are marked w1, w2, w3; the summary has these, in this order."""
+    """Documents of four sentences, some of them marked w1, w2, w3; the summary has these, in this order."""
     documents, orders, summaries = [], [], []
     for _ in range(16):
         count = r.randint(1, 3)
@@ -175,7 +175,7 @@ LEARNER = {"encoder_embed_dim": 12, "sentence_filters": 8, "encoder_hidden_size"
 
 @functools.cache
 def learnt():
-    """An extractor that has learnt the order of marked sentences by likelihood, and its task."""
+    """An extractor that has learned the order of marked sentences by likelihood, and its task."""
     task, model = build(2, **LEARNER)
     with torch.no_grad():
         model.embed_tokens.weight.mul_(5)  # so that it learns within seconds

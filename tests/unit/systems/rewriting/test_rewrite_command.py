@@ -1,4 +1,4 @@
-"""etads-rewrite, in process, with untrained models: what it writes, how it goes on, what it refuses; pairs of text."""
+"""etads-rewrite, in process, with untrained models: its output, continuing, refusals; pairs of text."""
 
 from argparse import Namespace
 
@@ -23,7 +23,7 @@ DOCUMENTS = [[5, 6, MARK, 7, 45, 9, MARK, 10, 5, MARK, 12], [30, 31], [MARK, MAR
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """The folder of prepared data and an untrained abstractor, with an extractor that has learnt to stop beside it."""
+    """The folder of prepared data, an untrained abstractor, and an extractor that has learned to stop."""
     folder = tmp_path_factory.mktemp("rewrite") / "run"
     make_run(folder, "pg_coverage", mark=True, tail=9)
     write_subset(folder / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
@@ -44,7 +44,7 @@ def rewrite(work, *options, extractor="rl.pt", status=0):
 
 
 def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
-    """What the command should write, document by document."""
+    """Expected output of the command, document by document."""
     args = Namespace(extractor=work / extractor, truncate_source=None, sentences=None)
     data = work / "prepared" / "bin"
     model, task = rewriting.load_extractor(args, data)
@@ -132,9 +132,9 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         (["--diversity", "-1"], "rl.pt", "--diversity -1: choose 0 (off) or more"),
         (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 (off) or more, a finite number"),
         (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
-        (["--sentences", "3"], "rl.pt", "--sentences 3: has no effect on this extractor, which has learnt to stop"),
+        (["--sentences", "3"], "rl.pt", "--sentences 3: has no effect on this extractor, which has learned to stop"),
         ([], "nowhere", "nowhere: there is no checkpoint"),
-        ([], "checkpoints/checkpoint_best.pt", "it is no --arch pointer_extractor"),
+        ([], "checkpoints/checkpoint_best.pt", "it is not of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
     ],
 )

@@ -1,0 +1,74 @@
+"""The command ``etads-shorten``: long documents as their likeliest sentences, up to a number of words."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, command
+from ..platform.errors import InputError
+from ..text.picking import FACTOR, WORDS
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-shorten",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Shorten the documents of parallel text to the sentences that an extractor finds likeliest, in the "
+        "documents' order: text of which etads-prepare makes data for a summariser.",
+        epilog=f"""\
+OUT gets, for each split of the data,
+  SPLIT.source              the picked sentences of a document a line, with <q> between them
+  SPLIT.source.{FACTOR:<12} for each of them how likely it is, as a level from 1 to 8
+  SPLIT.target              the summaries of TEXT
+and RUN gets picking.json, the budget and the borders of the levels, which etads-export --extractor RUN reads.
+
+examples:
+  etads-prepare runs/mine/text full --source-sentence-marks --tokens word --size 20000 --words ptb
+  etads-labels full --kind f1 --truncate-source 100000
+  fairseq-train full/bin --arch pooled_extractor …
+  etads-select runs/extractor --prepared full --subset train valid test
+  etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
+  etads-prepare short prepared --factors {FACTOR}
+
+  scripts/shorten.sh runs all but the last of these. docs/long.md describes them.""",
+    )
+    add = parser.add_argument
+    add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="directory for the shortened text")
+    add("--run", metavar="RUN", type=Path, required=True, help="where etads-select has written probabilities")
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="what etads-prepare made of TEXT for the extractor (default: RUN/prepared)",
+    )
+    add(
+        "--words",
+        metavar="N",
+        type=int,
+        default=WORDS,
+        help="pick sentences of at most N words together (default: %(default)s)",
+    )
+    add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
+    return parser
+
+
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-shorten``."""
+    check_positive(words=args.words)
+    args.prepared = args.prepared or args.run / "prepared"
+    if not args.text.is_dir():
+        raise InputError(f"TEXT {args.text}: there is no such folder")
+    if args.out.resolve() == args.text.resolve():
+        raise InputError(f"OUT {args.out}: is also TEXT, whose documents would be replaced; name another folder")
+    from ..jobs.shorten import shorten
+
+    only_warnings()
+    for said in shorten(args):
+        print(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

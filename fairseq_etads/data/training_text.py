@@ -1,0 +1,107 @@
+"""What a training can begin with, from its own text: frequencies of the words of summaries, and word vectors."""
+
+import logging
+import os
+from typing import Any, Iterable, Iterator, List, Sequence
+
+import numpy as np
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, data_utils
+from torch import Tensor, nn
+
+from ..vocabulary.dictionary import hide_unknown_words, known_words
+from ..vocabulary.text_vectors import WEIGHTS, text_vectors
+
+logger = logging.getLogger(__name__)
+
+MOST_WORDS = 10_000_000
+"""Of documents and of summaries each; what is behind them is not read for word vectors."""
+
+
+def read_split(task: Any, side: str) -> Sequence[Tensor]:
+    """The training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
+
+    Of several data directories, those of the first.
+
+    Raises:
+        FileNotFoundError: there are none.
+    """
+    cfg = task.cfg
+    directory = utils.split_paths(cfg.data)[0]
+    language = cfg.source_lang if side == "source" else cfg.target_lang
+    dictionary = task.source_dictionary if side == "source" else task.target_dictionary
+    for pair in (f"{cfg.source_lang}-{cfg.target_lang}", f"{cfg.target_lang}-{cfg.source_lang}"):
+        path = os.path.join(directory, f"{cfg.train_subset}.{pair}.{language}")
+        texts: Any = data_utils.load_indexed_dataset(path, dictionary, cfg.dataset_impl)
+        if texts is not None:
+            return texts
+    raise FileNotFoundError(f'no split "{cfg.train_subset}" (--train-subset) in "{directory}"')
+
+
+def word_probabilities(task: Any, copies: bool) -> Tensor:
+    """The relative frequencies (V,) of the words, the end symbol among them, in the training summaries as they are cut.
+
+    One is added to each count.
+
+    Args:
+        copies: whether the model has a pointer, which copies words that are not known: they are not counted then.
+            Otherwise they count as the unknown word.
+    """
+    dictionary, longest = task.target_dictionary, task.truncate_target
+    size = known_words(dictionary)
+    counts = torch.ones(size)
+    for words in _blocks(read_split(task, "target"), longest + 1):
+        if copies:
+            words = words[words < size]
+        counts += torch.bincount(hide_unknown_words(words, size, dictionary.unk()), minlength=size)
+    return counts / counts.sum()
+
+
+def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
+    """Set word vectors by the training text; those of words that it does not have, and of special symbols, stay.
+
+    Args:
+        documents, summaries: the tables of both sides, which may share their weights.
+    """
+    source, target = task.source_dictionary, task.target_dictionary
+    one_dictionary = source == target
+    for name, table, sides in (
+        ("documents", documents, ("source", "target") if one_dictionary else ("source",)),
+        ("summaries", summaries, ("source", "target") if one_dictionary else ("target",)),
+    ):
+        if name == "summaries" and summaries.weight is documents.weight:
+            return
+        dictionary = source if name == "documents" else target
+        size, width = table.weight.shape
+        stream = [_stream(read_split(task, side), dictionary, size) for side in sides]
+        made = text_vectors(torch.cat(stream), size, width)
+        with torch.no_grad():
+            table.weight[made.found] = made.vectors[made.found].to(table.weight)
+        logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
+
+
+def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
+    """The words of texts, of each the first ``longest`` ones, in tensors (n,) of many texts."""
+    for first in range(0, len(texts), block):
+        numbers = range(first, min(first + block, len(texts)))
+        yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
+
+
+def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
+    """Texts as one tensor of ids (n,), in which -1 is no known word and parts the texts."""
+    gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
+    parts: List[Any] = []
+    total = 0
+    for text in _each(texts):
+        ids = np.asarray(text).astype(np.int64)
+        ids[(ids < dictionary.nspecial) | (ids >= size)] = -1
+        parts += [ids, gap]
+        total += len(ids)
+        if total >= MOST_WORDS:
+            break
+    return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.long)
+
+
+def _each(texts: Sequence[Tensor]) -> Iterable[Tensor]:
+    return (texts[number] for number in range(len(texts)))

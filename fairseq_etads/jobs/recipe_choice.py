@@ -1,0 +1,211 @@
+"""Choose a recipe for a folder of data on this machine; for ``scripts/train.sh``. Imports neither torch nor fairseq.
+
+    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
+    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
+
+The first prints options of etads-prepare, the second those of fairseq-train, one word a line; "decoding" in their place
+prints those of generate.sh. What was chosen for a run is kept in RUN/recipe.json, with the options of decoding that
+suit its data; a training that is continued has the same settings, on whatever machine.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from ..data.preparation import settings_of
+from ..platform.console import Parser, command
+from ..platform.errors import InputError
+from ..search.lengths import Lengths
+from ..search.options import flag
+from ..text.atomic import read_json, write_json
+from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
+
+FILE = "recipe.json"
+"""In the folder of a run: what was chosen for it."""
+SAMPLE = 20_000
+"""Texts whose lengths are looked at, evenly spread."""
+
+
+def measure(folder: Path, one_dictionary: bool = True) -> Data:
+    """The training data in FOLDER/train.source and FOLDER/train.target, tokens between spaces.
+
+    Raises:
+        InputError: a file is missing or empty.
+    """
+    paths = [folder / f"train.{side}" for side in ("source", "target")]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    pairs = _count_lines(paths[0])
+    if not pairs:
+        raise InputError(f"{paths[0]}: it is empty")
+    documents, summaries = (Lengths(len(line.split()) for line in _sample(path, pairs)) for path in paths)
+    return Data(pairs, documents, summaries, one_dictionary)
+
+
+def _count_lines(path: Path) -> int:
+    with open(path, "rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def _sample(path: Path, lines: int) -> Iterator[bytes]:
+    every = -(-lines // SAMPLE) or 1
+    with open(path, "rb") as file:
+        yield from (line for number, line in enumerate(file) if number % every == 0)
+
+
+def this_machine(cpu: bool, processes: int = 1) -> Machine:
+    """The cores or GPUs that a training with so many processes uses here.
+
+    Args:
+        cpu: whether GPUs are left alone.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    cores = min(available, int(threads) * processes) if threads.isdigit() and int(threads) else available
+    return Machine(max(cores, 1), 0 if cpu else _gpus())
+
+
+def _gpus() -> int:
+    """How many GPUs the driver shows, without importing torch, which takes seconds."""
+    if metadata.version("torch").endswith("+cpu"):
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name.strip()])
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
+
+
+def read_record(run: Path) -> Optional[Dict[str, Any]]:
+    """RUN/recipe.json, if it is there and can be read; otherwise None."""
+    try:
+        record = json.loads((run / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    fits = isinstance(record, dict) and isinstance(record.get("decoding"), dict) and record.get("recipe") in NAMES
+    return record if fits else None
+
+
+def decoding_of(run: Path) -> Dict[str, int]:
+    """The options of decoding that RUN/recipe.json has for its data; empty without that file."""
+    record = read_record(run)
+    return dict(record["decoding"]) if record else {}
+
+
+def _begun_without(args: argparse.Namespace) -> bool:
+    """Whether no recipe is asked for, and RUN holds a training that was begun without one."""
+    begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
+    return args.recipe is None and begun and read_record(args.run) is None
+
+
+def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
+    """The recipe that ``args`` ask for, remembered in RUN; None for paper."""
+    record = read_record(args.run)
+    if _begun_without(args):
+        _say(f"{args.run} was begun without a recipe: continuing with the paper's settings (--recipe paper)")
+        return None
+    if args.recipe == "paper":
+        return None
+    before = record["asked"] if record and isinstance(record.get("asked"), dict) else {}
+    if args.recipe is None:
+        args.recipe, args.minutes = before.get("recipe"), args.minutes or before.get("minutes")
+    asked = {"recipe": args.recipe, "arch": args.arch, "minutes": args.minutes, "given": args.given}
+    if record and before == asked:
+        return Recipe(
+            **{name: record[name] for name in ("train", "decoding", "steps", "epochs", "minutes", "says")},
+            name=record["recipe"],
+        )
+    check_suitable(args.recipe or "paper", args.arch)
+    settings = settings_of(args.prepared, "--prepared")
+    data = measure(args.prepared / "tokens", not settings.separate)
+    machine = this_machine(args.cpu, args.processes)
+    name = args.recipe or default_name(data, machine, args.arch)
+    if name == "paper":
+        return None
+    recipe = choose(name, data, machine, args.arch, args.given, args.minutes)
+    words = data.pairs * (data.documents.mean() + data.summaries.mean())
+    why = (
+        ""
+        if args.recipe
+        else f", chosen by {data.pairs:,} pairs of {words / 1e6:.1f} million words in all, and {machine.describe()}"
+    )
+    recipe.says.insert(
+        0, f"recipe {name}{why} (--recipe {', '.join(NAMES[:-1])} or {NAMES[-1]}; every option overrides)"
+    )
+    args.run.mkdir(parents=True, exist_ok=True)
+    sides = {"documents": data.documents, "summaries": data.summaries}
+    tokens = {side: of.percentiles() for side, of in sides.items()}
+    content = {**asdict(recipe), "recipe": name, "asked": asked, "pairs": data.pairs, "percentiles of tokens": tokens}
+    del content["name"]
+    write_json(args.run / FILE, content)
+    return recipe
+
+
+def _prepare(args: argparse.Namespace) -> List[str]:
+    """The options of etads-prepare: those of an earlier call, or words, as many as the text can teach."""
+    if args.recipe == "paper" or _begun_without(args):
+        return []
+    check_suitable(args.recipe or "paper", args.arch)
+    before = args.prepared / "prepare.json"
+    if before.is_file():
+        settings = read_json(before, "give another --out or delete it").get("settings", {})
+        wanted = {"--tokens": (args.tokens, settings.get("tokens")), "--size": (args.size, settings.get("size"))}
+        return [
+            word for option, (given, made) in wanted.items() if given is None and made for word in (option, str(made))
+        ]
+    data = measure(args.text)
+    name = args.recipe or default_name(data, this_machine(args.cpu), args.arch)
+    if name == "paper":
+        return []
+    found: List[str] = []
+    if args.tokens is None and name != "large":
+        found += ["--tokens", "word"]
+    if args.size is None and (args.tokens or found) and "bpe" not in (args.tokens or ""):
+        found += ["--size", str(vocabulary(data))]
+    return found
+
+
+def _say(line: str) -> None:
+    print(f"== {line}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=("prepare", "train", "decoding"))
+    parser.add_argument("run", type=Path)
+    parser.add_argument("prepared", type=Path)
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--recipe", choices=NAMES)
+    parser.add_argument("--arch", default="etads")
+    parser.add_argument("--tokens")
+    parser.add_argument("--size")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--given", nargs=argparse.REMAINDER, default=[], help="options of fairseq-train, the last ones")
+    return parser
+
+
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Print what was chosen, a word a line; say it in sentences on standard error."""
+    if args.stage == "prepare":
+        words: Sequence[str] = _prepare(args)
+    elif args.stage == "decoding":
+        words = [word for name, value in decoding_of(args.run).items() for word in (flag(name), str(value))]
+    else:
+        recipe = recipe_of(args)
+        words = recipe.train if recipe else []
+        for line in recipe.says if recipe else ():
+            _say(line)
+    sys.stdout.write("".join(f"{word}\n" for word in words))

@@ -1,0 +1,342 @@
+"""The best settings by name, chosen by the data, the machine and the time; for ``scripts/train.sh --recipe``.
+
+Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
+
+docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
+no text is read often enough to be learnt by heart, and half the rate with dropout where it is; relative and narrow
+focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
+``large`` follow the same rules to the sizes of the paper; they were not measured.
+"""
+
+from dataclasses import dataclass, field
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..platform.errors import InputError
+from ..search.lengths import Lengths, bounds
+
+NAMES = ("small", "base", "large", "paper")
+SUITABLE = (
+    *("etads", "etads_basic", "etads_focus", "etads_saliency"),
+    *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
+)
+"""Architectures for which there are recipes other than paper: Transformers that are trained from nothing."""
+_WITH_FOCUS = ("etads", "etads_focus")
+
+FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
+"""Words that training reads in an epoch: with fewer, small is the default; with more, and a GPU, large."""
+CORE_SPEED, GPU_SPEED = 28e9, 5e12
+"""Floating-point operations in a second of training; of the GPU, a guess."""
+SOME_EPOCHS = 3
+"""With fewer, no text is learnt by heart, and more steps are worth more than long batches."""
+FILLED = 0.88
+"""The share of a batch's tokens that are no padding, where batches are sorted by length."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training data.
+
+    Attributes:
+        pairs: how many. documents, summaries: their lengths. one_dictionary: whether both sides have the same words.
+    """
+
+    pairs: int
+    documents: Lengths
+    summaries: Lengths
+    one_dictionary: bool = True
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Cores, or GPUs, that a training has to itself."""
+
+    cores: int
+    gpus: int = 0
+
+    @property
+    def speed(self) -> float:
+        """Floating-point operations in a second; several cores get in each other's way."""
+        return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
+
+    def describe(self) -> str:
+        count, name = (self.gpus, "GPU") if self.gpus else (self.cores, "core")
+        return f"{count} {name}{'s' if count != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a recipe's name stands for.
+
+    Attributes:
+        layers: of encoder and of decoder. width: of word vectors. heads: of attention.
+        minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
+        most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
+            document and summary that are.
+        max_tokens: source tokens of a batch, of which half are taken where there are few epochs.
+        rate: of Muon, where there are few epochs, and half of it where there are more. smoothing: of labels.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    minutes: float
+    core_minutes: float
+    most_epochs: float
+    truncation: Tuple[int, int, int]
+    max_tokens: int
+    rate: float
+    smoothing: float
+
+
+SIZES = {
+    "small": Size(2, 128, 4, 0, 9, 6, (50, 200, 130), 4000, 6e-3, 0),
+    "base": Size(2, 192, 4, 60, 0, 12, (75, 400, 200), 4000, 4e-3, 0),
+    "large": Size(4, 512, 8, 12 * 60, 0, 20, (90, 800, 400), 16000, 1.5e-3, 0.1),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What was chosen.
+
+    Attributes:
+        name: one of NAMES but paper. train: options of fairseq-train. decoding: options of a call, by their names.
+        steps, epochs, minutes: how long training takes. says: lines for people.
+    """
+
+    name: str
+    train: List[str]
+    decoding: Dict[str, int]
+    steps: int
+    epochs: float
+    minutes: float
+    says: List[str] = field(default_factory=list)
+
+
+def default_name(data: Data, machine: Machine, arch: str) -> str:
+    """The recipe that suits so much text on this machine."""
+    if arch not in SUITABLE:
+        return "paper"
+    words = data.pairs * (data.documents.mean() + data.summaries.mean())
+    if machine.gpus:
+        return "large" if words >= MANY_WORDS else "base"
+    return "small" if words < FEW_WORDS else "base"
+
+
+def check_suitable(name: str, arch: str) -> None:
+    """Raise InputError if there is no such recipe for an architecture."""
+    if name != "paper" and arch not in SUITABLE:
+        raise InputError(f"--recipe {name}: is for --arch {', '.join(SUITABLE)}; choose --recipe paper for {arch}")
+
+
+def vocabulary(data: Data) -> int:
+    """How many words a model can learn well from summaries; all others it copies.
+
+    A thousand for a hundred thousand words of summaries, and as their number to the power of 0.65.
+    """
+    words = data.pairs * data.summaries.mean()
+    size = 1000 * (words / 91_000) ** 0.65
+    step = 500 if size >= 1000 else 100
+    return min(max(round(size / step) * step, 500), 30_000)
+
+
+def dropout(epochs: float) -> float:
+    """None where texts are read fewer than three times; then more with every epoch, up to 0.3."""
+    return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
+
+
+def choose(
+    name: str, data: Data, machine: Machine, arch: str, given: Sequence[str] = (), minutes: Optional[float] = None
+) -> Recipe:
+    """The settings of a recipe.
+
+    Args:
+        name: small, base or large. arch: one of SUITABLE. given: options of fairseq-train that override the recipe's;
+            those that depend on them are chosen anew or left out.
+        minutes: for how long to train at most; None: as long as the recipe says.
+
+    Raises:
+        InputError: the recipe is not for this architecture.
+    """
+    check_suitable(name, arch)
+    size, options = SIZES[name], _Given(given)
+    share, longest_document, longest_summary = size.truncation
+    cut = (
+        options.number("--truncate-source", _rounded(min(data.documents.at(share), longest_document))),
+        options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
+    )
+    read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
+    if minutes is None:
+        minutes = size.core_minutes / (machine.speed / CORE_SPEED) if size.core_minutes else size.minutes
+    plan = _plan(size, size.max_tokens, data, machine, options, read, minutes)
+    if plan.epochs < SOME_EPOCHS:
+        plan = _plan(size, size.max_tokens // 2, data, machine, options, read, minutes)
+    steps, epochs = plan.steps, plan.epochs
+    train = [
+        *_model(size, arch, data, options),
+        *_optimiser(size, steps, epochs, options),
+        *([] if machine.gpus else ["--num-workers", "0"]),
+        *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
+        *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
+    ]
+    lengths = bounds(data.summaries.percentiles(), cut[1])
+    decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
+    found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
+    found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
+    return found
+
+
+class _Plan(NamedTuple):
+    """How a training divides its time: the tokens and pairs of a batch, steps, epochs and minutes."""
+
+    max_tokens: int
+    pairs: float
+    steps: int
+    epochs: float
+    minutes: float
+
+
+def _plan(
+    size: Size,
+    max_tokens: int,
+    data: Data,
+    machine: Machine,
+    given: "_Given",
+    read: Tuple[float, float],
+    minutes: float,
+) -> _Plan:
+    """The steps that there is time for, with batches of so many tokens if no others are given.
+
+    Args:
+        read: tokens of a document and of a summary, as they are cut.
+    """
+    max_tokens = given.number("--max-tokens", max_tokens)
+    pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
+    seconds = _operations(size, given, read, pairs, vocabulary(data)) / machine.speed
+    steps_of_epoch = max(data.pairs / pairs, 1)
+    steps = given.number("--max-update", 0)
+    if not steps:
+        most_epochs = given.number("--max-epoch", 0) or size.most_epochs
+        steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
+    return _Plan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
+
+
+class _Given:
+    """Options that are given: the last value of each counts, as for argparse."""
+
+    def __init__(self, words: Sequence[str]):
+        self._values: Dict[str, str] = {}
+        for place, word in enumerate(words):
+            name, equals, value = word.partition("=")
+            if name.startswith("--"):
+                following = words[place + 1] if place + 1 < len(words) else ""
+                self._values[name] = value if equals else following
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str, default: str) -> str:
+        return self._values.get(name, default)
+
+    def number(self, name: str, default: int) -> int:
+        value = self._values.get(name, "")
+        return int(value) if value.isdigit() else default
+
+
+def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
+    """The options of the model, without those that have no effect or do not work with what is given."""
+    width, layers, heads = str(size.width), str(size.layers), str(size.heads)
+    found = []
+    for side in ("encoder", "decoder"):
+        found += [f"--{side}-layers", layers, f"--{side}-embed-dim", width, f"--{side}-attention-heads", heads]
+        found += [f"--{side}-ffn-embed-dim", str(4 * size.width), f"--no-{side}-learned-pos"]
+    pointer = given.text("--pointer", "soft" if data.one_dictionary else "none")
+    found += ["--pointer", pointer]
+    if pointer != "none":
+        found.append("--pointer-continue")
+    if not data.one_dictionary:
+        found.append("--no-share-all-embeddings")
+    if arch in _WITH_FOCUS and given.text("--focus-layers", "all") != "none":
+        count = given.number("--encoder-attention-heads", size.heads)
+        narrow = ["2"] * min(count * 3 // 4, count - 1)
+        found += ["--focus-center", "relative", "--focus-initial-scope", ",".join([*narrow, "half"])]
+    if "--no-token-positional-embeddings" not in given:
+        found += ["--encoder-neighbours", "1", "--decoder-neighbours", "2"]
+    if not any(option in given for option in ("--no-output-bias", "--adaptive-softmax-cutoff")):
+        found += ["--output-bias", "--output-bias-init", "frequencies"]
+    if not any(option in given for option in ("--encoder-embed-path", "--decoder-embed-path")):
+        found.append("--embed-from-text")
+    return found
+
+
+def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
+    """The options of training; those of another optimiser, schedule or criterion than the recipe's are left out."""
+    optimiser = given.text("--optimizer", "muon")
+    rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
+    found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
+    if optimiser in ("muon", "adam"):
+        found += ["--adam-betas", "(0.9, 0.98)"]
+    if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
+        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
+    schedule = given.text("--lr-scheduler", "polynomial_decay")
+    found += ["--lr-scheduler", schedule]
+    if schedule in ("polynomial_decay", "inverse_sqrt"):
+        found += ["--warmup-updates", str(warm_up(steps))]
+    if schedule == "polynomial_decay":
+        found += ["--total-num-update", str(steps)]
+    if given.text("--criterion", "summarization_nll") == "summarization_nll":
+        found += ["--label-smoothing", f"{size.smoothing:g}"]
+    return found
+
+
+def warm_up(steps: int) -> int:
+    """Steps until the full rate: a ninth of them, at most 500."""
+    return min(500, -(-steps // 9))
+
+
+def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
+    """Floating-point operations of a step: six for each weight and token, and those of the attention.
+
+    Args:
+        read: tokens of a document and of a summary. pairs: of a batch. known: words of the vocabulary.
+    """
+    total = 0.0
+    for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
+        width = given.number(f"--{side}-embed-dim", size.width)
+        wide = given.number(f"--{side}-ffn-embed-dim", 4 * size.width)
+        layers = given.number(f"--{side}-layers", size.layers)
+        weights = layers * (of_layer * width**2 + 2 * width * wide)
+        attended = read[0] + (read[1] if side == "decoder" else 0)
+        total += length * (6 * weights + 12 * layers * width * attended)
+        if side == "decoder":
+            total += 6 * length * width * known
+    return total * pairs
+
+
+def _rounded(length: int) -> int:
+    """The next multiple of ten."""
+    return max(-(-length // 10) * 10, 10)
+
+
+def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
+    """What was chosen, for people."""
+    value = _Given(recipe.train)
+    chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
+    of = data.summaries
+    minutes = recipe.minutes
+    time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
+    time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
+    layers = [given.number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
+    rounded = max(round(pairs / 8) * 8, 8)
+    return [
+        f"{layers[0]}+{layers[1]} layers of width {given.number('--encoder-embed-dim', size.width)}; "
+        f"{chosen['optimizer']}, rate {chosen['lr']}, falling to 0 over {recipe.steps:,} steps "
+        f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
+        f"batches of up to {value.text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of 8)",
+        f"documents are read up to {value.text('--truncate-source', '')} tokens, summaries up to "
+        f"{value.text('--truncate-target', '')}",
+        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: those of training "
+        f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
+        f"training will take about {time} on {machine.describe()}"
+        + (" (a guess; this speed was not measured)" if machine.gpus else " that do nothing else"),
+    ]

@@ -1,0 +1,121 @@
+"""Long documents shortened to their likeliest sentences; for the command ``etads-shorten``."""
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+from tqdm import tqdm
+
+from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.texts import Text
+from ..data.preparation import settings_of
+from ..data.prepared import PreparedPairs
+from ..platform.errors import InputError
+from ..platform.outputs import write_text, writing
+from ..text.files import read_lines
+from ..text.picking import FACTOR, FILE, Picking, learn_edges
+from ..text.tokenizer import TextTokenizer
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.kinds import detect_subwords
+from .labels import need_marks, open_task, splits_of
+
+_ADVICE = "shorten the split train first, from which the levels are learnt"
+
+
+def shorten(args: argparse.Namespace) -> Iterator[str]:
+    """Write the shortened splits, and into the run how they were picked; yields a line about each split.
+
+    Args:
+        args: of the command.
+
+    Raises:
+        InputError: the text is not the one of the data, or probabilities are missing or of other documents.
+    """
+    folder = args.prepared / "bin"
+    settings = settings_of(args.prepared, "--prepared")
+    tokenizer = TextTokenizer(
+        argparse.Namespace(
+            text_words=settings.word_kind,
+            text_keep_case=not settings.lowercase,
+            text_language="en",
+            text_sentence_marks="insert",
+        )
+    )
+    splits = args.subset or splits_of(folder)
+    path = args.run / FILE
+    if "train" in splits:
+        edges = learn_edges(list(_probabilities(args.run / file_name("probabilities", "sentences", "train"))))
+    else:
+        edges = Picking.read(path, _ADVICE).edges
+    picking = Picking(args.words, edges)
+    task = open_task(folder)
+    for split in splits:
+        task.load_dataset(split)
+        pairs = PreparedPairs(task.dataset(split))
+        need_marks(pairs, "--prepared")
+        yield _shorten_split(pairs, split, detect_subwords(task.src_dict), tokenizer, picking, args)
+    write_text(path, picking.to_json())
+
+
+def _probabilities(path: Path) -> Iterator[float]:
+    """Of all sentences of a file."""
+    file = SelectionFile(path, "RUN")
+    for number in range(len(file)):
+        yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
+
+
+def _shorten_split(
+    pairs: PreparedPairs,
+    split: str,
+    subwords: str,
+    tokenizer: TextTokenizer,
+    picking: Picking,
+    args: argparse.Namespace,
+) -> str:
+    source = args.text / f"{split}.source"
+    if not source.is_file():
+        raise InputError(f"TEXT {args.text}: it has no {source.name}")
+    file = SelectionFile(args.run / file_name("probabilities", "sentences", split), "RUN")
+    if len(file) != len(pairs):
+        raise InputError(f"RUN: {file.path} is about {len(file):,} documents, and --prepared has {len(pairs):,}")
+    words = taken = before = number = 0
+    out = args.out / source.name
+    lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
+    with writing(out) as texts, writing(out.with_name(f"{out.name}.{FACTOR}")) as levels:
+        for number, line in enumerate(lines, 1):
+            if number > len(pairs):
+                raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
+            tokens = pairs.document(number - 1)
+            fields = file.row_of(number - 1, tokens)
+            sentences = _raw_sentences(line, Text.of(tokens, subwords).sentences(), tokenizer)
+            if sentences is None:
+                raise InputError(
+                    f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
+                    "--prepared, which was made of another text"
+                )
+            probabilities: List[Optional[float]] = [None if field == NOTHING else float(field) for field in fields]
+            probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]
+            picked = picking.pick(sentences, probabilities)
+            texts.write(f" {SENTENCE_MARK} ".join(sentences[place] for place in picked) + "\n")
+            levels.write(" ".join(picking.level(probabilities[place] or 0.0) for place in picked) + "\n")
+            before += sum(len(sentence.split()) for sentence in sentences)
+            words += sum(len(sentences[place].split()) for place in picked)
+            taken += len(picked)
+    if number < len(pairs):
+        raise InputError(f"TEXT: {source} has {number:,} lines, and --prepared has {len(pairs):,} documents")
+    for path in sorted(args.text.glob(f"{split}.target*")):
+        shutil.copyfile(path, args.out / path.name)
+    count = max(number, 1)
+    return (
+        f"{out}: {number:,} documents, of {before / count:.1f} words the {words / count:.1f} of their "
+        f"{taken / count:.1f} likeliest sentences"
+    )
+
+
+def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
+    """The sentences of a raw line that have tokens; None if they are not as many as the ``encoded`` ones."""
+    sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
+    if len(sentences) != len(encoded):  # the tokenizer drops sentences of which no word is left
+        sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
+    return sentences if len(sentences) == len(encoded) else None

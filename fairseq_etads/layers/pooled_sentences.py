@@ -1,0 +1,181 @@
+"""Sentences as vectors without a network over their words: pooled word vectors, plain features, and places."""
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+REFERENCE_LENGTH = 500
+"""Words of the text in which a word's expected count is measured: one that occurs once or more has the weight 0."""
+CONTENT_WEIGHT = 1.4
+"""Weight from which a word counts as content: less than one occurrence in four such texts."""
+FREQUENT = 4
+"""Occurrences in a document from which a content word is frequent."""
+PLACES = 40
+"""Sentences from each end of a document that have a vector of their own; the ones further in share the last."""
+FEATURES = 10
+_NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
+
+
+class SentenceFeatures(nn.Module):
+    """Plain features of each sentence of a document, most of them between 0 and 1.
+
+    0. cosine of the sentence and the whole document, as vectors of word counts times word weights (centrality)
+    1. ln(1 + words) / 4
+    2. sentences before it, 3. sentences after it, both as shares of the document; 4. whether it is the last
+    5. share of its content words that other sentences have, 6. that no earlier sentence has, 7. that are frequent
+    8. share of its words that are content
+    9. its words with a digit and placeholders such as ``<dig>``, at most five, divided by five
+
+    In 5 to 7 each different word counts once. The weight of a word is the negative logarithm of its expected count in
+    500 words, at least 0, by the counts of the dictionary. Unknown words are told apart; they weigh as much as the
+    rarest known one.
+
+    Args:
+        dictionary: of V known words, with their counts.
+    """
+
+    weights: Tensor
+    numbers: Tensor
+
+    def __init__(self, dictionary: Any):
+        super().__init__()
+        counts = torch.tensor([max(1, count) for count in dictionary.count], dtype=torch.double)
+        counts[: dictionary.nspecial] = 1
+        weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
+        numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
+        numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
+        self.register_buffer("weights", weights)  # (V,), in the checkpoint: a dictionary's counts may be lost
+        self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
+
+    def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
+        """Ids of words (B, N, W), which of them there are (B, N, W) bool -> features (B, N, 10), 0 without words."""
+        batch, count, _ = tokens.shape
+        words = there.sum(2)  # (B, N)
+        real = words > 0
+        documents, sentences, _ = there.nonzero(as_tuple=True)  # of each of K words
+        ids = tokens[there]
+        span = int(ids.max()) + 1 if len(ids) else 1
+        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D words of documents
+        pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
+            return_inverse=True, return_counts=True
+        )  # P different words of sentences
+        place = pairs // span  # row and sentence in one number
+        word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)  # which of the document's words
+        in_document = torch.bincount(of_document, minlength=len(different))
+        known = (different % span).clamp(max=len(self.weights) - 1)
+        rarest = self.weights.max()
+        weight = torch.where(different % span < len(self.weights), self.weights[known], rarest)
+        first = torch.full_like(different, count).scatter_reduce(0, word, place % count, "amin")
+
+        def per_sentence(values: Tensor) -> Tensor:
+            return values.new_zeros(batch * count).scatter_add(0, place, values).view(batch, count)
+
+        mass = weight * in_document  # (D,), the document's vector
+        here = weight[word] * in_sentence  # (P,), the sentences'
+        of_row = mass.new_zeros(batch).scatter_add(0, different // span, mass**2)  # (B,)
+        length = (per_sentence(here**2) * of_row[:, None]).sqrt()
+        cosine = per_sentence(here * mass[word]) / length.clamp(min=1e-6)
+        content = (weight[word] > CONTENT_WEIGHT).float()
+        contents = per_sentence(content).clamp(min=1)
+        shares = [
+            per_sentence(content * condition) / contents
+            for condition in (
+                in_document[word] > in_sentence,
+                first[word] == place % count,
+                in_document[word] >= FREQUENT,
+            )
+        ]
+        is_number = self.numbers[ids.clamp(max=len(self.numbers) - 1)] & (ids < len(self.numbers))
+        digits = torch.zeros_like(words).index_put((documents, sentences), is_number.long(), accumulate=True)
+        number = torch.arange(count, device=tokens.device).expand(batch, count)
+        total = sentence_count(real)[:, None]
+        found = [
+            cosine,
+            words.float().log1p() / 4,
+            number / total,
+            (total - 1 - number) / total,
+            (number == total - 1).float(),
+            *shares,
+            per_sentence(content * in_sentence) / words.clamp(min=1),
+            digits.clamp(max=5) / 5,
+        ]
+        return torch.stack([value.float() for value in found], dim=2) * real[:, :, None]
+
+
+def sentence_count(real: Tensor) -> Tensor:
+    """Number of the last sentence with words, from 1, of documents (B, N) bool: (B,), at least 1."""
+    numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
+    return (real * numbers).amax(dim=1).clamp(min=1)
+
+
+class PooledSentences(nn.Module):
+    """A vector for each sentence: tanh of a linear layer over pooled word vectors, features and places.
+
+    x_n = tanh(W [mean of word vectors; their maximum; features; place from the start; place from the end] + b)
+
+    Args:
+        dictionary: of documents. embed_dim: width of word vectors. width: of x. place_dim: width of a place's vector,
+            0 for none, of either end. has_features: whether :class:`SentenceFeatures` are read.
+    """
+
+    def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
+        super().__init__()
+        self.features = SentenceFeatures(dictionary) if has_features else None
+        tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
+        self.places = nn.ModuleList(tables)
+        for table in tables:
+            nn.init.zeros_(table.weight)  # places that no document of the training has mean nothing
+        inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
+        self.linear = nn.Linear(inputs, width)
+
+    def forward(self, vectors: Tensor, tokens: Tensor, there: Tensor) -> Tensor:
+        """Make the vectors of sentences.
+
+        Args:
+            vectors: of the words of the M sentences that have any (M, W, E), in the order of ``there``.
+            tokens: ids (B, N, W). there: (B, N, W) bool, where there is a word.
+
+        Returns:
+            (B, N, width), 0 where a sentence has no words.
+        """
+        real = there.any(2)  # (B, N)
+        mask = there[real][:, :, None]  # (M, W, 1)
+        mean = (vectors * mask).sum(1) / mask.sum(1).clamp(min=1)
+        largest = vectors.masked_fill(~mask, -math.inf).amax(1)
+        parts = [mean, largest]
+        if self.features is not None:
+            parts.append(self.features(tokens, there)[real].to(mean))
+        if len(self.places):
+            number = torch.arange(real.shape[1], device=real.device).expand_as(real)
+            for table, place in zip(self.places, (number, sentence_count(real)[:, None] - 1 - number)):
+                parts.append(table(place[real].clamp(min=0, max=PLACES - 1)))
+        x = self.linear(torch.cat(parts, dim=1)).tanh()
+        return x.new_zeros(*real.shape, x.shape[1]).masked_scatter(real[:, :, None], x)
+
+
+class DocumentScores(nn.Module):
+    """Logits of sentences from their states, their vectors, and a vector of the document.
+
+    d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
+
+    Args:
+        states: width of h. vectors: width of x. width: of d and of the hidden layer. dropout: a module.
+    """
+
+    def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):
+        super().__init__()
+        self.document = nn.Linear(states, width)
+        self.hidden = nn.Linear(states + vectors + width, width)
+        self.logit = nn.Linear(width, 1)
+        self.dropout = dropout
+
+    def forward(self, states: Tensor, vectors: Tensor, missing: Tensor) -> Tensor:
+        """h (B, N, D), x (B, N, E), missing (B, N) bool -> logits (B, N)."""
+        there = (~missing).to(states)[:, :, None]
+        document = self.document((states * there).sum(1) / there.sum(1).clamp(min=1)).tanh()
+        read = torch.cat([states, vectors, document[:, None].expand(-1, states.shape[1], -1)], dim=2)
+        logits: Tensor = self.logit(self.hidden(self.dropout(read)).relu())
+        return logits[:, :, 0]

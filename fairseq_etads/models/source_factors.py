@@ -1,0 +1,102 @@
+"""Source factors in models: the option that names them, their vectors, and the check against a checkpoint."""
+
+from typing import Any, Dict, Optional
+
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+FACTOR_DIM = 16
+"""Width of a factor's vectors in recurrent models if --source-factors gives none."""
+HELP = (
+    "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with or without "
+    'widths, such as "pos:20,tf" (without: {})'
+)
+_TABLES = "encoder.factors."
+
+
+def parse_factors(value: str, available: Dict[str, Dictionary], default: int = FACTOR_DIM) -> Dict[str, int]:
+    """Parse the width of each factor to read, by its name.
+
+    Args:
+        value: "none", "all", or a list such as "pos:20,tf". available: the data's factors. default: width of factors
+            without one.
+
+    Raises:
+        ValueError: the list is malformed, or the data lacks a factor.
+    """
+    text = str(value).strip()
+    if text == "none":
+        return {}
+    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
+    if taken:
+        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
+    has = ", ".join(available) if available else "no factors.json, and so no factors"
+    if text == "all":
+        if not available:
+            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
+        return dict.fromkeys(available, default)
+    widths: Dict[str, int] = {}
+    for part in text.split(","):
+        name, colon, width = (piece.strip() for piece in part.partition(":"))
+        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
+            raise ValueError(
+                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
+            )
+        if name not in available:
+            raise ValueError(
+                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
+                "Make the data with etads-prepare --factors, or choose another architecture"
+            )
+        widths[name] = int(width) if colon else default
+    return widths
+
+
+def check_given(names: Any, factors: Optional[Tensor]) -> None:
+    """Raise ValueError if a batch lacks the factors that a model reads.
+
+    Args:
+        names: of the factors that it reads. factors: of the batch (B, S, F); None: it has none.
+    """
+    given = 0 if factors is None else factors.shape[2]
+    if given != len(names):
+        raise ValueError(
+            f"the model reads {len(names)} source factors ({', '.join(names) or 'none'}) but the batch has {given}"
+        )
+
+
+def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
+    """Raise ValueError if weights belong to a model with other factors, or factors with other values.
+
+    Args:
+        state_dict: a model's weights. tables: factor tables of the model to load them into, by name.
+    """
+    end = ".weight"
+    trained = {
+        name[len(_TABLES) : -len(end)]: len(table) for name, table in state_dict.items() if name.startswith(_TABLES)
+    }
+    present = {name: table.num_embeddings for name, table in tables.items()}
+    if trained != present:
+        raise ValueError(
+            f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA gives {_sizes(present)}: "
+            "give the data directory with which it was trained"
+        )
+
+
+def _sizes(factors: Dict[str, int]) -> str:
+    return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
+
+
+def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
+    """Create vectors of the factors' values, in the alphabetical order of the names; padding has the vector 0.
+
+    Args:
+        widths: of each factor's vectors, by its name. dictionaries: of the values.
+    """
+    tables = nn.ModuleDict()
+    for name in sorted(widths):
+        values = dictionaries[name]
+        table = nn.Embedding(len(values), widths[name], values.pad())
+        nn.init.normal_(table.weight, std=widths[name] ** -0.5)
+        nn.init.zeros_(table.weight[values.pad()])
+        tables[name] = table
+    return tables

@@ -1,0 +1,332 @@
+"""Resume a training: additions to fairseq's checkpoints, and options that differ from the checkpoint's.
+
+:func:`install` is called when the plugin is loaded by fairseq-train.
+"""
+
+import ast
+import functools
+import logging
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from unittest import mock
+
+from .deferred import STATISTICS, deferred
+
+with deferred(*STATISTICS):
+    from fairseq import checkpoint_utils
+    from fairseq.data import iterators
+    from fairseq.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+_KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
+"""Schedulers that modify the current rate, here the checkpoint's, and read --lr only at the start."""
+_AT_THE_START = ("initial_accumulator", "no_bias_correction")
+"""Options of optimisers that only count when training starts."""
+
+
+class _Position(NamedTuple):
+    """A position in an epoch from which its remaining batches are distributed among the workers again."""
+
+    epoch: int
+    batches: int
+    """Number of batches, of all workers together, before it."""
+
+
+class ResumableBatches(iterators.EpochBatchIterator):
+    """fairseq's batches of an epoch, which another number of workers or another --update-freq can continue.
+
+    fairseq saves the number of batches of one worker, and assumes the same number per worker when it resumes. Also, it
+    shuffles batches after --curriculum epochs only if training is restarted there.
+    """
+
+    _resumed: Optional[_Position] = None
+
+    @property
+    def iterations_in_epoch(self) -> int:
+        """Number of batches that one worker has had in this epoch."""
+        return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
+
+    @property
+    def _before(self) -> int:
+        """Number of batches, of all workers, that had been read in this epoch when training was resumed."""
+        return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
+
+    def state_dict(self) -> Dict[str, Any]:
+        """fairseq's state, with the number of batches of all workers."""
+        state: Dict[str, Any] = super().state_dict()
+        if state["iterations_in_epoch"]:
+            here = int(super().iterations_in_epoch)
+            read = self._before + here * self.num_shards
+            state.update(batches_read=read, batches=len(self.frozen_batches), workers=self.num_shards)
+            state["is_shared_out_again"] = bool(self._before)
+        return state
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Continue from the saved position.
+
+        Raises:
+            ValueError: these batches have no such position, or it depends on the number of workers.
+        """
+        self._resumed = None
+        read, workers = state_dict.get("batches_read"), state_dict.get("workers")
+        if not state_dict.get("iterations_in_epoch") or read is None:
+            return super().load_state_dict(state_dict)
+        epoch, found, saved = state_dict["epoch"], len(self.frozen_batches), state_dict.get("batches")
+        if read >= found:
+            raise ValueError(
+                f"the checkpoint was saved after {read:,} batches of epoch {epoch}, which has only {found:,} with "
+                "this data and these options. Use the data and options of the training, or --reset-dataloader, which "
+                "starts with the first epoch"
+            )
+        if saved not in (None, found):
+            logger.warning(
+                f"epoch {epoch} has {found:,} batches and had {saved:,} when the checkpoint was saved: the data, "
+                "--max-tokens or --batch-size differ, so that some documents are read twice in this epoch and "
+                "others not at all"
+            )
+        if workers != self.num_shards and self.grouped_shuffling:
+            raise ValueError(
+                f"--grouped-shuffling: the order of batches depends on the number of workers, which was {workers} "
+                f"when the checkpoint was saved in the middle of epoch {epoch} and is {self.num_shards} now. Continue "
+                f"with {workers}, or give --reset-dataloader, which starts with the first epoch"
+            )
+        if workers == self.num_shards and not state_dict.get("is_shared_out_again"):
+            return super().load_state_dict(state_dict)
+        logger.info(f"{self.num_shards} workers share the rest of epoch {epoch}: {found - read:,} of {found:,} batches")
+        self.epoch, self._resumed = epoch, _Position(epoch, read)
+        self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
+
+    def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
+        """Batches of this worker in an epoch, or in the rest of it."""
+        if self._resumed is None or self._resumed.epoch != epoch:
+            return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
+        with mock.patch.multiple(self, num_shards=1, shard_id=0):
+            every = super().ordered_batches(epoch, fix_batches_to_gpus, shuffle)
+        rest = every[self._resumed.batches :]
+        return list(iterators.ShardedIterator(rest, self.num_shards, self.shard_id, fill_value=[]))
+
+    def _get_iterator_for_epoch(
+        self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
+    ) -> Any:
+        if self.reuse_dataloader and self.dataloader is not None:  # its sampler keeps its first arguments
+            self.epoch_batch_sampler.shuffle = shuffle
+        return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
+
+
+def _saved_options(state: Dict[str, Any], group: str) -> Any:
+    """A group of the options with which a checkpoint was trained, as a dict; empty if it has none."""
+    saved = (state.get("cfg") or {}).get(group)
+    return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
+
+
+def _update_freq(options: Any, epoch: int) -> int:
+    """Value of --update-freq in an epoch."""
+    values = options.get("update_freq") or [1]
+    return int(values[min(epoch, len(values)) - 1])
+
+
+class _Resumption:
+    """Comparison with a checkpoint, and its correction, before fairseq's trainer reads it.
+
+    Args:
+        trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by
+            --finetune-from-model.
+    """
+
+    def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
+        self.trainer = trainer
+        self.cfg = trainer.cfg
+        self.reset_optimizer = reset_optimizer
+        self.reset_lr_scheduler = reset_lr_scheduler
+
+    def prepare(self, state: Dict[str, Any], path: str) -> None:
+        """Change a checkpoint's state in place; with several workers, before it is sent to the others.
+
+        Raises:
+            ValueError: the checkpoint does not belong to the task's data.
+        """
+        check = getattr(self.trainer.task, "check_resumed", None)
+        if check is not None:
+            check(state.get("task_state") or {}, path)
+        self._keep_position(state, path)
+        self._begin_average(state)
+        if not self.reset_optimizer and state.get("last_optimizer_state") is not None:
+            self._begin_schedule(state)
+            self._note_changed_options(state)
+        self._forget_another_metric(state)
+
+    def _keep_position(self, state: Dict[str, Any], path: str) -> None:
+        """Make the position in the epoch valid for another number of workers and another --update-freq."""
+        position = state["extra_state"].get("train_iterator") or {}
+        epoch = position.get("epoch", 1)
+        if epoch < 1:
+            logger.warning(
+                f"{path} does not record how much of the data was read (like crash.pt): training starts with the "
+                "first epoch"
+            )
+        workers = _saved_options(state, "distributed_training").get("distributed_world_size")
+        if not position.get("iterations_in_epoch") or workers is None:
+            return
+        position.setdefault("workers", workers)
+        position.setdefault("batches_read", position["iterations_in_epoch"] * position["workers"])
+        saved, now = _saved_options(state, "optimization"), self.cfg.optimization
+        if saved and _update_freq(saved, epoch) != _update_freq(now, epoch):
+            position["is_shared_out_again"] = True
+
+    def _begin_average(self, state: Dict[str, Any]) -> None:
+        """With --store-ema and a checkpoint without an average: start it from the checkpoint's weights."""
+        if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
+            logger.info("--store-ema: the checkpoint has no average; it starts from the checkpoint's weights")
+            state["extra_state"]["ema"] = dict(state["model"])
+
+    def _begin_schedule(self, state: Dict[str, Any]) -> None:
+        """With another --lr-scheduler than the checkpoint's: act as if it had been used from the start."""
+        saved = _saved_options(state, "lr_scheduler").get("_name")
+        name = getattr(self.cfg.lr_scheduler, "_name", None)
+        if self.reset_lr_scheduler or saved is None or saved == name:
+            return
+        updates = state["optimizer_history"][-1]["num_updates"]
+        logger.info(f"--lr-scheduler {name}: replaces {saved} from update {updates:,} on")
+        state["optimizer_history"][-1]["lr_scheduler_state"] = self.trainer.lr_scheduler.state_dict()
+
+    def _note_changed_options(self, state: Dict[str, Any]) -> None:
+        """Store changed options of the optimiser for :meth:`finish`, in every worker."""
+        saved, now = _saved_options(state, "optimizer"), dict(self.cfg.optimizer)
+        if saved.get("_name") != now.get("_name"):
+            return
+        changed = {
+            name: (saved[name], value)
+            for name, value in now.items()
+            if name in saved and name != "lr" and saved[name] != value
+        }
+        rates = list(_saved_options(state, "optimization").get("lr") or []), list(self.cfg.optimization.lr)
+        if rates[0] and rates[0] != rates[1]:
+            changed["lr"] = rates
+        state["extra_state"]["changed_options"] = changed
+
+    def _forget_another_metric(self, state: Dict[str, Any]) -> None:
+        """With another --best-checkpoint-metric: drop the best value so far, which belongs to the old metric."""
+        saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
+        names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
+        if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
+            logger.info(
+                f"--best-checkpoint-metric {now.best_checkpoint_metric}: the best value so far was for "
+                f"{saved.get('best_checkpoint_metric')} and is dropped"
+            )
+            for name in ("best", "patience"):
+                state["extra_state"].pop(name, None)
+
+    def finish(self, extra_state: Dict[str, Any]) -> None:
+        """Apply settings that fairseq's trainer ignores, after it has read the checkpoint."""
+        for name, (saved, value) in extra_state.pop("changed_options", {}).items():
+            self._apply(name, saved, value)
+        frequency = self.cfg.ema.ema_update_freq
+        if self.cfg.ema.store_ema and frequency > 1:  # fairseq counts from 0 again
+            self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
+
+    def _apply(self, name: str, saved: Any, value: Any) -> None:
+        """Give the optimiser a changed option and log it; or log that it keeps the old one."""
+        flag = "--" + name.replace("_", "-")
+        if name == "lr":
+            scheduler = getattr(self.cfg.lr_scheduler, "_name", None)
+            if scheduler in _KEEPING_SCHEDULERS:
+                rate = self.trainer.get_lr()
+                logger.warning(
+                    f"{flag} {value[0]}: has no effect on a training that is resumed with --lr-scheduler {scheduler}, "
+                    f"which continues from a rate of {rate:g}; to change it, give --optimizer-overrides \"{{'lr': "
+                    f'{value[0]}}}"'
+                )
+            return
+        found = [group for group in self.trainer.optimizer.param_groups if _key(group, name, saved)]
+        for group in found:
+            group[_key(group, name, saved)] = _read(value)
+        if found:
+            logger.info(f"{flag} {value}: replaces {saved} from update {self.trainer.get_num_updates():,} on")
+        elif name in _AT_THE_START:
+            logger.warning(f"{flag} {value}: has no effect on a training that is resumed; {saved} stays")
+
+
+def _read(value: Any) -> Any:
+    """Parse the value of an option, which may be a Python literal, such as Adam's betas."""
+    try:
+        return ast.literal_eval(value) if isinstance(value, str) else value
+    except (SyntaxError, ValueError):
+        return value
+
+
+def _key(group: Dict[str, Any], option: str, value: Any) -> str:
+    """Name of an option in a group of an optimiser's parameters; "" if it has none."""
+    names = (name for name in group if option == name or option.endswith("_" + name))
+    return next((name for name in names if group[name] == _read(value)), "")
+
+
+def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.load_checkpoint``: compare and correct the checkpoint first, and apply changed options
+    afterwards.
+    """
+
+    @functools.wraps(load)
+    def load_checkpoint(
+        self: Any, filename: str, reset_optimizer: bool = False, reset_lr_scheduler: bool = False, *args: Any, **kw: Any
+    ) -> Any:
+        resumption, read = (
+            _Resumption(self, reset_optimizer, reset_lr_scheduler),
+            checkpoint_utils.load_checkpoint_to_cpu,
+        )
+
+        def read_and_prepare(path: str, *arguments: Any, **options: Any) -> Any:
+            state = read(path, *arguments, **options)
+            resumption.prepare(state, path)
+            return state
+
+        with mock.patch.object(checkpoint_utils, "load_checkpoint_to_cpu", read_and_prepare):
+            extra_state = load(self, filename, reset_optimizer, reset_lr_scheduler, *args, **kw)
+        if extra_state is not None:
+            resumption.finish(extra_state)
+        return extra_state
+
+    load_checkpoint.is_patched = True  # type: ignore[attr-defined]
+    return load_checkpoint
+
+
+def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``Trainer.save_checkpoint`` to save the count of --patience, too."""
+
+    @functools.wraps(save)
+    def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
+        state = command.should_stop_early
+        if hasattr(state, "best"):
+            extra_state = {**extra_state, "patience": {"best": state.best, "num_runs": state.num_runs}}
+        return save(self, filename, extra_state)
+
+    save_checkpoint.is_patched = True  # type: ignore[attr-defined]
+    return save_checkpoint
+
+
+def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``load_checkpoint`` so that a resumed training continues the count of --patience; fairseq would restart at
+    0.
+    """
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
+        extra_state, epoch_itr = load(cfg, trainer, **arguments)
+        saved = (extra_state or {}).get("patience")
+        # fairseq keeps the best value unless meters or the optimiser are reset, as for --finetune-from-model
+        if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
+            command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
+        return extra_state, epoch_itr
+
+    load_checkpoint.is_patched = True  # type: ignore[attr-defined]
+    return load_checkpoint
+
+
+def install(command: Any) -> None:
+    """Patch fairseq for ``command``, the module of fairseq-train. May be called again."""
+    if not hasattr(Trainer.save_checkpoint, "is_patched"):
+        Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
+        Trainer.load_checkpoint = _resuming(Trainer.load_checkpoint)
+    if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
+        checkpoint_utils.load_checkpoint = _loading_patience(checkpoint_utils.load_checkpoint, command)
+    iterators.EpochBatchIterator = ResumableBatches

@@ -1,0 +1,63 @@
+"""Lengths of training texts, and a search's bounds from the summaries' lengths. Without torch and fairseq."""
+
+from typing import Any, Dict, Iterable, Optional, Sequence
+
+REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+"""Percentiles stored in checkpoints, model folders and records of recipes."""
+LONG = 40
+"""Number of tokens of the median summary from which beam search ends summaries too early."""
+
+
+class Lengths:
+    """Lengths of many texts in tokens, without end symbols.
+
+    Args:
+        counts: the length of each text; at least one.
+
+    Raises:
+        ValueError: there are none.
+    """
+
+    def __init__(self, counts: Iterable[int]):
+        self._ordered = sorted(counts)
+        if not self._ordered:
+            raise ValueError("no texts, no lengths")
+
+    def mean(self, longest: Optional[int] = None) -> float:
+        """Mean length of texts truncated to ``longest`` tokens."""
+        kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
+        return sum(kept) / len(kept)
+
+    def at(self, percent: int) -> int:
+        """Length that ``percent`` of a hundred texts do not exceed."""
+        return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
+
+    def percentiles(self) -> Dict[str, int]:
+        """Percentiles of :data:`REMEMBERED`, for JSON."""
+        return {str(percent): self.at(percent) for percent in REMEMBERED}
+
+
+def are_percentiles(value: Any) -> bool:
+    """Tell whether a value has the form of :meth:`Lengths.percentiles`."""
+    if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
+        return False
+    found: Sequence[Any] = list(value.values())
+    return all(type(length) is int and length >= 0 for length in found) and sorted(found) == found
+
+
+def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
+    """Shortest and longest summary of a search, from the percentiles of the training summaries.
+
+    Beam search ends long summaries too early: with the median as their minimum, they become as long as the training's.
+    The length of short summaries depends on their content; for them the bounds only exclude the shortest tenth and the
+    longest hundredth.
+
+    Args:
+        longest: maximum number of tokens that the model can write.
+    """
+    median = percentiles["50"]
+    if median < LONG:
+        found = {"min_len": max(percentiles["10"], 1), "max_len": max(percentiles["99"], median + 5)}
+    else:
+        found = {"min_len": median, "max_len": max(percentiles["90"], median * 3 // 2)}
+    return {name: min(length, longest) if longest else length for name, length in found.items()}

@@ -1,0 +1,122 @@
+"""Sentences of a long document picked to a budget in words, by their probabilities; without torch."""
+
+import bisect
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+from ..platform.errors import InputError
+
+FACTOR = "salience"
+"""The source factor that tells a summariser how likely each picked sentence is."""
+FILE = "picking.json"
+"""Stands in the run of an extractor, and in a model folder that holds one."""
+WORDS = 200
+"""Budget in words, unless another is given."""
+QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
+"""Where the probabilities of the training sentences are cut into levels; finer where sentences are picked."""
+FULL = 0.95
+"""Share of the budget at which no further sentence is looked for."""
+SHORTEST = 3
+"""Words of the shortest sentence that is picked from a document that does not fit, unless it has only shorter ones."""
+_MOST_WORDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Picking:
+    """How sentences are picked, and how their probabilities become levels, values of the factor :data:`FACTOR`.
+
+    Attributes:
+        words: budget. edges: probabilities at which the levels 2, 3, … begin; level 1 is below the first.
+    """
+
+    words: int
+    edges: Tuple[float, ...]
+
+    def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
+        """The numbers of the picked sentences, in the document's order; see :func:`pick`."""
+        return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
+
+    def level(self, probability: float) -> str:
+        """The level of a sentence, from "1"."""
+        return str(1 + bisect.bisect_right(self.edges, probability))
+
+    def to_json(self) -> str:
+        """The content of :data:`FILE`."""
+        return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
+
+    @classmethod
+    def read(cls, path: Path, advice: str) -> "Picking":
+        """Read and check a :data:`FILE`.
+
+        Args:
+            advice: what to do if it is missing or damaged.
+
+        Raises:
+            InputError: it is missing or damaged.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            words, edges = _checked(content)
+        except FileNotFoundError:
+            raise InputError(f"there is no {path}; {advice}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path} is damaged ({error}); {advice}") from None
+        return cls(words, edges)
+
+
+def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
+    """Budget and edges of the content of a file; raises ValueError."""
+    if not isinstance(content, dict) or set(content) != {"words", "edges"}:
+        raise ValueError('expected "words" and "edges"')
+    words, edges = content["words"], content["edges"]
+    if type(words) is not int or not 1 <= words <= _MOST_WORDS:
+        raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
+    numbers = isinstance(edges, list) and all(isinstance(edge, (int, float)) and 0 <= edge <= 1 for edge in edges)
+    if not numbers or edges != sorted(edges) or len(edges) > 100:
+        raise ValueError('"edges" is no ascending list of probabilities')
+    return words, tuple(map(float, edges))
+
+
+def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
+    """Pick sentences to a budget, the likeliest first, each that still fits, until the budget is nearly full.
+
+    A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
+    fragments, are picked only if there are no others. If not even one sentence fits, it is the likeliest. Of equally
+    likely ones the earlier is taken.
+
+    Args:
+        lengths: words of each sentence. probabilities: of each; None: not read, after all others. budget: in words.
+
+    Returns:
+        numbers of sentences in the document's order; empty for a document without words.
+    """
+    if sum(lengths) <= budget:
+        return [number for number, length in enumerate(lengths) if length]
+    usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
+    usable = usable or [number for number, length in enumerate(lengths) if length]
+    order = sorted(usable, key=lambda number: (-_value(probabilities[number]), number))
+    taken: List[int] = []
+    total = 0
+    for number in order:
+        if total + lengths[number] <= budget:
+            taken.append(number)
+            total += lengths[number]
+        if total >= FULL * budget:
+            break
+    return sorted(taken) or order[:1]
+
+
+def _value(probability: Optional[float]) -> float:
+    return -math.inf if probability is None else probability
+
+
+def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
+    """The probabilities at the :data:`QUANTILES` of the training documents' sentences, to four digits."""
+    ordered = sorted(probabilities)
+    if not ordered:
+        raise InputError("there are no sentences from whose probabilities levels could be learnt")
+    places = (min(int(share * len(ordered)), len(ordered) - 1) for share in QUANTILES)
+    return tuple(float(f"{ordered[place]:.4g}") for place in places)

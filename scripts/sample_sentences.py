@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Draw sentences of the project at random, for people who judge how naturally they read.
+
+  scripts/sample_sentences.py [--seed N] [--number 60] [--names]
+
+A quarter each comes from docstrings, pages, help texts and comments. --names draws names of modules, classes, functions
+and methods instead. Each piece has a number, a kind, a place and a text. The same seed gives the same sample until the
+files change.
+"""
+
+import argparse
+import ast
+import io
+import random
+import re
+import tokenize
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("fairseq_etads", "preprocess", "scripts", "benchmarks")
+PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md")
+FEWEST_WORDS = 4
+"""Pieces with fewer words, not counting code and links, are no sentences to judge."""
+
+_ENDS = re.compile(r"(?<=[.!?])(?<!\bal\.)(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`*(\[\"])")
+_NO_PROSE = re.compile(
+    r"^```.*?^```$|^<!-- scripts/.*?^<!-- end|<!--.*?-->|^ {4}[^\n]*$|^\|[^\n]*$|^#[^\n]*$|!\[[^\]]*\]\([^)]*\)",
+    re.DOTALL | re.MULTILINE,
+)
+_NO_WORDS = re.compile(r"``?[^`]+``?|\[[^\]]*\]\([^)]*\)")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LIST_ITEM = re.compile(r"^ {0,3}(?:[-*]|\d+\.) ", re.MULTILINE)
+
+
+class Piece(NamedTuple):
+    """A sentence or name: its kind, its place (FILE:LINE), its text."""
+
+    kind: str
+    place: str
+    text: str
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of prose, with single spaces; blocks end at empty lines and at list items."""
+    for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
+        for sentence in _ENDS.split(" ".join(block.split())):
+            if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
+                yield sentence
+
+
+def modules() -> List[Path]:
+    """The Python files whose text is drawn from."""
+    return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Strings given as ``help=`` or as the value of a key "help"; a description or epilog of a parser, too."""
+    for node in ast.walk(tree):
+        values = []
+        if isinstance(node, ast.Call):
+            values = [word.value for word in node.keywords if word.arg in ("help", "description", "epilog")]
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values)
+            values = [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "help"]
+        for value in values:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value
+
+
+def _comments(text: str) -> Iterator[Tuple[int, str]]:
+    """Line and text of each comment; comments on lines of their own continue one another."""
+    begun, last = 0, (0, 0)
+    parts: List[str] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT or re.match(r"#(?:!| ?(?:type|noqa|fmt|ruff)\b)", token.string):
+            continue
+        line, column = token.start
+        alone = not token.line[:column].strip()
+        if not (alone and last == (line - 1, column)):
+            if parts:
+                yield begun, " ".join(parts)
+            begun, parts = line, []
+        parts.append(token.string.lstrip("# "))
+        last = (line, column) if alone else (0, 0)
+    if parts:
+        yield begun, " ".join(parts)
+
+
+def of_module(path: Path) -> Iterator[Piece]:
+    """The sentences in docstrings, help texts and comments of a module."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            line = getattr(node, "lineno", 1)
+            for sentence in sentences(ast.get_docstring(node) or ""):
+                yield Piece("docstring", f"{_name(path)}:{line}", sentence)
+    for value in _help_texts(tree):
+        for sentence in sentences(value.value):
+            yield Piece("help", f"{_name(path)}:{value.lineno}", sentence)
+    for line, comment in _comments(text):
+        for sentence in sentences(comment):
+            yield Piece("comment", f"{_name(path)}:{line}", sentence)
+
+
+def of_page(path: Path) -> Iterator[Piece]:
+    """The sentences of a page, without code, tables, headings and pictures."""
+    text = path.read_text(encoding="utf-8")
+    words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split()]
+    places: Dict[str, List[int]] = {}
+    for at, (word, _) in enumerate(words):
+        places.setdefault(word, []).append(at)
+    for sentence in sentences(_NO_PROSE.sub("", text)):
+        parts = sentence.split()
+        (at, *_) = [at for at in places[parts[0]] if [word for word, _ in words[at : at + len(parts)]] == parts] or [0]
+        yield Piece("page", f"{_name(path)}:{words[at][1]}", sentence)
+
+
+def names() -> Iterator[Piece]:
+    """Names of modules, classes, functions and methods, without those that Python prescribes."""
+    for path in modules():
+        if path.stem != "__init__":
+            yield Piece("module", f"{_name(path)}:1", path.stem)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("__"):
+                kind = "class" if isinstance(node, ast.ClassDef) else "function"
+                yield Piece(kind, f"{_name(path)}:{node.lineno}", node.name)
+
+
+def all_sentences() -> Dict[str, List[Piece]]:
+    """Kind -> the sentences of all files."""
+    found: Dict[str, List[Piece]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
+    pieces = [piece for path in modules() for piece in of_module(path)]
+    pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in of_page(path)]
+    for piece in pieces:
+        found[piece.kind].append(piece)
+    return found
+
+
+def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
+    """Pieces drawn without repetition, as many of each kind of sentence as ``number`` allows."""
+    draw = random.Random(seed)
+    if of_names:
+        return draw.sample(list(names()), number)
+    kinds = all_sentences()
+    shares = [number // len(kinds) + (rank < number % len(kinds)) for rank in range(len(kinds))]
+    return [piece for share, found in zip(shares, kinds.values()) for piece in draw.sample(found, share)]
+
+
+def main() -> None:
+    """Print the sample."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of the draw (default: 1)")
+    parser.add_argument("--number", metavar="N", type=int, help="sentences (default: 60), or names (default: 20)")
+    parser.add_argument("--names", action="store_true", help="draw names instead of sentences")
+    args = parser.parse_args()
+    number = args.number or (20 if args.names else 60)
+    for rank, piece in enumerate(sample(args.seed, number, args.names), 1):
+        print(f"{rank:3} {piece.kind:9} {piece.place}\n    {piece.text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Shorten long documents to the sentences that an extractor finds likeliest, and train the extractor for it.
+#
+#   scripts/shorten.sh --text DIR --out DIR [options] [-- options of fairseq-train for the extractor]
+#
+#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line; etads-corpus makes it
+#   --out DIR           gets text/, the shortened documents with their summaries, and extractor/, the extractor's run
+#   --words N           words of a shortened document at most (default: 200)
+#   --size N            words that the extractor knows (default: 20000)
+#   --text-words KIND   how documents are cut into words for the extractor, as etads-prepare --words (default: ptb)
+#   --jobs N            processes of the preparation (default: 1 for each core)
+#   --cpu               do not use a GPU
+#
+# Afterwards a summariser reads the shortened documents and how likely each of their sentences is:
+#
+#   etads-prepare DIR/text DIR/prepared --factors salience …
+#   fairseq-train DIR/prepared/bin --source-factors salience …
+#   etads-export RUN FOLDER --extractor DIR/extractor
+#
+# The model folder then reads whole documents, of any length. The extractor is trained on two halves of the documents, and each
+# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, and 120 steps at
+# least. Run it again to go on after an interruption.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+text="" out="" words=200 size=20000 text_words=ptb jobs=""
+read_options "--text --out --words --size --text-words --jobs --cpu --" "$@"
+[ -n "$text" ] || die "--text is missing; see --help"
+[ -n "$out" ] || die "--out is missing; see --help"
+for split in train valid; do
+    [ -f "$text/$split.source" ] || die "--text $text: no $split.source in it; etads-corpus makes it"
+done
+need_integer --words "$words"
+need_integer --size "$size"
+[ -z "$jobs" ] || need_integer --jobs "$jobs"
+use_environment
+need_folder --out "$out"
+run=$out/extractor whole=(--truncate-source 100000)
+
+supervise etads-prepare "$text" "$run/prepared" --tokens word --size "$size" --words "$text_words" --source-sentence-marks \
+    ${jobs:+--jobs "$jobs"}
+[ -f "$run/labelled.txt" ] || {
+    supervise etads-labels "$run/prepared" --kind f1 "${whole[@]}" ${jobs:+--jobs "$jobs"}
+    touch "$run/labelled.txt"
+}
+documents=$(wc -l < "$text/train.source")
+steps=$(((documents + 63) / 64 * 2))
+[ "$steps" -ge 120 ] || steps=120
+train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extractor "${whole[@]}" \
+    --truncate-target 1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 50 \
+    --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
+    --num-workers 0 --best-checkpoint-metric auc --maximize-best-checkpoint-metric ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+splits=()
+for split in train valid test; do [ ! -f "$text/$split.source" ] || splits+=("$split"); done
+[ "$run/report.json" -nt "$run/finished.txt" ] ||
+    supervise etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
+[ "$(cat "$out/text/words.txt" 2>/dev/null)" = "$words" ] && [ "$out/text/words.txt" -nt "$run/report.json" ] || {
+    supervise etads-shorten "$text" "$out/text" --run "$run" --words "$words"
+    echo "$words" > "$out/text/words.txt"
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Find wording that slows a reader down in docstrings, comments and messages of the project's Python files.
+
+  scripts/wording.py [FILE ...]
+
+Without files, it checks every Python file that git tracks. It prints a line for each hit and exits with 1 if there is
+any. Names in code, which are between backticks or look like code, are not checked. It needs only Python.
+"""
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+from typing import Iterable, Iterator, List, NamedTuple, Tuple
+
+ROOT = Path(__file__).resolve().parents[1]
+OPENING = re.compile(r"(What|How|Which|Those|That|As|Who|Whose|Where|Why)\b")
+"""Words that begin a clause; a docstring begins with a verb phrase or a noun phrase."""
+PHRASES = {
+    r"[Tt]hose of|[Tt]hat of": "repeat the noun, or use a possessive",
+    r"[Bb]eside": "with, or next to",
+    r"(?:go|goes|going|went|gone) on": "continue",
+    r"anew": "again",
+    r"so many": "the number, or N",
+    r"whose": "with, or two sentences",
+    r"of which|of whom": "two sentences",
+    r"hands? (?:\w+ )?(?:to|on|over|back)|handed (?:to|on|over|back)": "pass, or return",
+    r"(?<!such )[Aa]s fairseq's": "fairseq's ... with ...",
+    r"rooms?|floors|houses?": "package, layer or project",
+}
+"""Pattern -> advice."""
+SPELLINGS = {
+    r"learnt": "learned",
+    r"abstracters?": "abstractor",
+    r"center(?:s|ed)?": "centre",
+    r"colors?|colored": "colour",
+    r"behaviors?": "behaviour",
+    r"gray": "grey",
+    r"labeled": "labelled",
+    r"(\w*(?:summar|token|normal|initial|optim|quant|penal|recogn|serial|organ|minim|maxim|factor|emphas|util|random))"
+    r"iz(?:e[sdr]?|ers|ing|ations?|able)": "-ise, as elsewhere",
+}
+"""Spelling -> the one that the project uses in prose."""
+CODE = re.compile(
+    r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links, fields of formatted strings
+    r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?|etads (?:summarize|export)"  # options, commands
+    r"|\S*\w[_/=.(]\w\S*|\w+\(|<[^>]*>|\b\w*[a-z][A-Z]\w*|\w+(?:-\w+)+"  # names, paths, tags, compounds
+    r"|\b\w+(?:, \w+)*:(?= )|\"[A-Z][^\"]{20,}\""  # arguments in a docstring, titles
+)
+NOT_PROSE = re.compile(r"outside lower center|attention beside these|pipeline_tag: summarization|[^ ]*\|[^ ]*")
+"""Strings of a few words that only programs read, such as regular expressions."""
+WORDS = re.compile(r"[A-Za-z]{2,}")
+
+
+class Text(NamedTuple):
+    """A docstring, comment or message, and the line on which it begins."""
+
+    line: int
+    text: str
+    docstring: bool = False
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the string that documents each module, class, function or constant."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            if isinstance(statement, ast.Expr) and _is_text(statement.value):
+                yield statement.value
+
+
+def texts(source: str, messages: bool = True) -> List[Text]:
+    """Collect the prose of a Python file.
+
+    Args:
+        messages: also strings of three words or more, such as help texts and errors.
+    """
+    tree = ast.parse(source)
+    documenting = {id(node): node for node in docstrings(tree)}
+    found = [Text(node.lineno, " ".join(node.value.split()), True) for node in documenting.values()]
+    if messages:
+        formatted = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(part.value if _is_text(part) else "{}" for part in node.values)
+            elif _is_text(node) and id(node) not in documenting and id(node) not in formatted:
+                text = node.value
+            else:
+                continue
+            if len(WORDS.findall(text)) > 2 and not NOT_PROSE.fullmatch(text):
+                found.append(Text(node.lineno, " ".join(text.split())))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            found.append(Text(token.start[0], token.string.lstrip("#! ")))
+    return sorted(found)
+
+
+def check(text: Text) -> Iterator[Tuple[str, str]]:
+    """Yield each pattern that a text contains, and what to write instead."""
+    if text.docstring and OPENING.match(text.text):
+        yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
+    prose = CODE.sub(" ", text.text)
+    for pattern, advice in {**PHRASES, **SPELLINGS}.items():
+        for hit in re.finditer(rf"\b(?:{pattern})\b", prose):
+            yield hit[0], advice
+
+
+def hits(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a line for each hit in the files; strings of tests are data and not checked."""
+    for path in paths:
+        name = path.relative_to(ROOT) if ROOT in path.parents else path
+        for text in texts(path.read_text(encoding="utf-8"), messages="tests" not in name.parts):
+            for words, advice in check(text):
+                yield f'{name}:{text.line}: "{words}" ({advice}): {text.text[:90]}'
+
+
+def tracked() -> List[Path]:
+    """All Python files of the project except this one, which lists the patterns."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "*.py"], capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name) != Path(__file__).resolve()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="Python files to check (default: all)")
+    found = list(hits(path.resolve() for path in parser.parse_args().files) if sys.argv[1:] else hits(tracked()))
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

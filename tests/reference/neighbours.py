@@ -1,0 +1,18 @@
+"""Inputs of an encoder or decoder: word vectors, and linear maps of the vectors of neighbouring words."""
+
+from typing import List, Sequence
+
+import torch
+from torch import Tensor
+
+
+def neighbour_inputs(vectors: Tensor, maps: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
+    """e_t + sum over k of W_k e_(t+k). vectors (m, d) of one text, each W_k (d, d) -> (m, d)."""
+    rows: List[Tensor] = []
+    for t in range(len(vectors)):
+        total = vectors[t]
+        for w_k, k in zip(maps, offsets):
+            if 0 <= t + k < len(vectors):
+                total = total + w_k @ vectors[t + k]
+        rows.append(total)
+    return torch.stack(rows)

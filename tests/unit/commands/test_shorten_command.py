@@ -1,0 +1,115 @@
+"""etads-shorten: picked sentences of raw text, their levels, and text or probabilities that do not fit."""
+
+import json
+import random
+
+import pytest
+from preparation import lines, prepare
+
+from fairseq_etads.commands.shorten import main
+from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.text.picking import Picking
+
+SPLITS = {"train": 24, "valid": 5, "test": 3}
+MOST = 20
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Text with and without sentence marks, prepared, and a run with probabilities of its sentences."""
+    path = tmp_path_factory.mktemp("shorten")
+    r = random.Random(1)
+    text = path / "text"
+    text.mkdir()
+    for split, count in SPLITS.items():
+        documents = []
+        for number in range(count):
+            sentences = [
+                " ".join(f"Word{r.randint(0, 30)}," for _ in range(r.randint(3, 9))) + f" end {k}."
+                for k in range(r.randint(4, 9))
+            ]
+            documents.append((" <q> " if number % 2 else "  ").join(sentences))
+        (text / f"{split}.source").write_text("".join(document + "\n" for document in documents))
+        (text / f"{split}.target").write_text("a summary\n" * count)
+    (text / "test.target.1").write_text("another\n" * SPLITS["test"])
+    prepared = path / "run" / "prepared"
+    prepare(text, prepared, "word", 60, True, 1, words="ptb", source_marks=True)
+    for split in SPLITS:
+        rows = []
+        for line in lines(prepared / "tokens" / f"{split}.source"):
+            values = [f"{r.random():.4g}" for _ in line.split(" <q> ")]
+            rows.append((source_hash(line.split()), values))
+        header = {"documents": len(rows), "truncate_source": 100_000}
+        write_rows(path / "run" / f"probabilities.sentences.{split}", header, rows)
+    return path
+
+
+def shorten(made, out, *options, status=0):
+    arguments = [str(made / "text"), str(out), "--run", str(made / "run"), "--words", str(MOST), *options]
+    assert main(arguments) == status
+
+
+def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys):
+    shorten(made, tmp_path / "out")
+    assert "train.source: 24 documents, of" in capsys.readouterr().out
+    record = json.loads((made / "run" / "picking.json").read_text())
+    assert record["words"] == MOST and len(record["edges"]) == 7
+    picking = Picking(MOST, tuple(record["edges"]))
+    seen = set()
+    for split in SPLITS:
+        texts, levels = (lines(tmp_path / "out" / f"{split}.source{end}") for end in ("", ".salience"))
+        rows = lines(made / "run" / f"probabilities.sentences.{split}")[1:]
+        for line, short, of_line, row in zip(lines(made / "text" / f"{split}.source"), texts, levels, rows):
+            sentences = [part.strip() for part in line.split("<q>")]
+            if len(sentences) == 1:
+                sentences = [f"{part}." for part in line.rstrip(".").split(".  ")]
+            values = [float(value) for value in row.split("\t")[1].split()]
+            assert len(values) == len(sentences)
+            places = picking.pick(sentences, values)
+            assert 0 < len(places) < len(sentences)
+            assert short.split(" <q> ") == [sentences[place] for place in places], "in their case, with their commas"
+            assert of_line.split() == [picking.level(values[place]) for place in places]
+            assert len(short.replace("<q>", "").split()) <= MOST
+            seen.update(of_line.split())
+        assert len(texts) == len(levels) == SPLITS[split]
+    assert len(seen) > 4, "levels differ"
+    assert lines(tmp_path / "out" / "test.target.1") == ["another"] * SPLITS["test"]
+    prepare(tmp_path / "out", tmp_path / "short", "bpe", 60, True, 1, factors=["salience"])
+    assert (tmp_path / "short" / "bin" / "complete").exists()
+
+
+def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
+    shorten(made, tmp_path / "all")
+    before = (made / "run" / "picking.json").read_text()
+    shorten(made, tmp_path / "test", "--subset", "test")
+    assert (made / "run" / "picking.json").read_text() == before
+    assert lines(tmp_path / "test" / "test.source.salience") == lines(tmp_path / "all" / "test.source.salience")
+    (made / "run" / "picking.json").unlink()
+    shorten(made, tmp_path / "again", "--subset", "test", status=2)
+    assert "shorten the split train first" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_refused(made, tmp_path, capsys):
+    def error(*arguments):
+        assert main(list(map(str, arguments))) == 2
+        return capsys.readouterr().err
+
+    text, run = made / "text", made / "run"
+    assert "is also TEXT" in error(text, text, "--run", run)
+    assert "there is no such folder" in error(tmp_path / "none", tmp_path / "out", "--run", run)
+    assert "--words 0" in error(text, tmp_path / "out", "--run", run, "--words", "0")
+    other = tmp_path / "other"
+    other.mkdir()
+    for split in SPLITS:
+        for side in ("source", "target"):
+            (other / f"{split}.{side}").write_text((text / f"{split}.{side}").read_text())
+    with open(other / "train.source", "a") as file:
+        file.write("One more.\n")
+    assert "has more lines than --prepared has documents (24)" in error(other, tmp_path / "a", "--run", run)
+    (other / "train.source").write_text("".join(f"{line}\n" for line in lines(text / "train.source")[:9]))
+    assert "has 9 lines, and --prepared has 24 documents" in error(other, tmp_path / "b", "--run", run)
+    (other / "train.source").write_text("One sentence.\n" * 24)
+    assert "line 1 of" in error(other, tmp_path / "c", "--run", run)
+    assert not (tmp_path / "c" / "train.source").exists()
+    (run / "probabilities.sentences.valid").unlink()
+    assert "etads-select makes it" in error(text, tmp_path / "d", "--run", run)

@@ -1,0 +1,118 @@
+"""How a model begins by its training text: the output layer's bias, and word vectors."""
+
+import logging
+import math
+
+import pytest
+import torch
+from helpers import EOS, model_config
+from selection_data import write_data
+
+from fairseq_etads.data.training_text import word_probabilities
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+PAIRS = [("a b c d rare", "a b rare"), ("c a b e c a b", "a c c"), ("d e a b", "b")]
+UNK = 3
+
+
+def task_of(folder, pairs=PAIRS, **options):
+    write_data(folder, {"train": pairs, "valid": pairs[:1]}, tail=("rare",))
+    cfg = SummarizationConfig(data=str(folder), **options)
+    cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
+    return SummarizationTask.setup_task(cfg)
+
+
+def build(task, **options):
+    """A model as fairseq-train builds it, with all its weights as they begin."""
+    torch.manual_seed(1)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    return task.build_model(model_config("etads", **{**sizes, **heads, **options}))
+
+
+@pytest.mark.parametrize("pointer,of_rare", [("none", 1), ("soft", 0)])
+@pytest.mark.parametrize("cut", [None, 2])
+def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cut, tmp_path):
+    task = task_of(tmp_path, truncate_target=cut)
+    bias = build(task, pointer=pointer, output_bias=True, output_bias_init="frequencies").decoder.output_projection.bias
+    counts = dict.fromkeys(range(len(bias)), 1)
+    for _, summary in PAIRS:
+        ids = [task.target_dictionary.index(word) for word in summary.split()]
+        for number in [*ids, EOS][: (cut or 100) + 1]:
+            if number < len(bias):
+                counts[number] += 1
+            else:
+                counts[UNK] += of_rare
+    total = sum(counts.values())
+    assert len(set(counts.values())) > 2
+    for number, count in counts.items():
+        assert bias[number].item() == pytest.approx(math.log(count / total), abs=1e-5)
+
+
+def test_a_model_without_the_option_begins_with_zeros(tmp_path):
+    assert not build(task_of(tmp_path), output_bias=True).decoder.output_projection.bias.any()
+
+
+def test_probabilities_are_of_the_words_that_summaries_know(tmp_path):
+    task = task_of(tmp_path)
+    found = word_probabilities(task, copies=False)
+    assert len(found) == task.target_dictionary.known_words < len(task.target_dictionary)
+    assert found.sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_word_vectors_begin_as_those_of_the_text_and_special_symbols_at_random(shared, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    task = task_of(tmp_path)
+    plain, model = (build(task, share_all_embeddings=shared, embed_from_text=from_text) for from_text in (False, True))
+    for side in ("encoder", "decoder"):
+        before, after = (getattr(m, side).embed_tokens.weight for m in (plain, model))
+        assert torch.equal(after[:4], before[:4])
+        torch.testing.assert_close(after[4:].norm(dim=1), torch.ones(len(after) - 4))
+        assert not torch.isclose(after[4:], before[4:]).any(dim=1).all()
+    assert torch.equal(model.encoder.embed_tokens.weight, model.decoder.embed_tokens.weight) or not shared
+    assert "--embed-from-text: vectors for 5 of 9 words of documents" in caplog.text
+    others = {name: weight for name, weight in plain.named_parameters() if "embed_tokens" not in name}
+    for name, weight in model.named_parameters():
+        if name in others and "output_projection" not in name:
+            assert torch.equal(weight, others[name]), name
+
+
+def test_two_dictionaries_have_vectors_of_their_own_texts(tmp_path):
+    """A word of both that is next to others in documents than in summaries has two vectors."""
+    task = task_of(tmp_path, [("a b c a b c", "c a d c a d"), ("a b c", "c a d")])
+    task.tgt_dict = make_dictionary_of("a", "b", "c", "d", "e")
+    model = build(task, share_all_embeddings=False, embed_from_text=True)
+    vectors = [getattr(model, side).embed_tokens.weight.detach() for side in ("encoder", "decoder")]
+    c, d = (task.src_dict.index(word) for word in "cd")
+    for table in vectors:
+        assert table[c].norm().item() == pytest.approx(1, abs=1e-5)
+    assert not torch.allclose(vectors[0][c], vectors[1][c], atol=0.1)
+    assert vectors[1][d].norm().item() == pytest.approx(1, abs=1e-5) != vectors[0][d].norm().item()
+
+
+def make_dictionary_of(*words):
+    dictionary = SummarizationDictionary()
+    for word in words:
+        dictionary.add_symbol(word, n=5)
+    return dictionary
+
+
+def test_a_checkpoint_is_loaded_without_the_training_text(tmp_path):
+    options = {"embed_from_text": True, "output_bias": True, "output_bias_init": "frequencies"}
+    task_of(tmp_path)
+    for path in tmp_path.glob("train.*"):
+        path.unlink()
+    task = SummarizationTask.setup_task(SummarizationConfig(data=str(tmp_path)))
+    task.load_state_dict({})
+    assert not build(task, **options).decoder.output_projection.bias.any()
+
+
+def test_data_without_a_training_split_are_refused_in_words(tmp_path):
+    task = task_of(tmp_path)
+    for path in tmp_path.glob("train.*"):
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match=r'no split "train" \(--train-subset\)'):
+        build(task, output_bias=True, output_bias_init="frequencies")

@@ -1,0 +1,203 @@
+"""The pooled sentence extractor: its features against a loop, its two halves, and checkpoints from before it."""
+
+import math
+from argparse import Namespace
+from collections import Counter
+
+import pytest
+import torch
+from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
+
+from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
+from fairseq_etads.layers.tagging import words_by_sentence
+from fairseq_etads.models.selector import FOLD_WORDS, SentenceExtractor
+
+MARK = 43
+SIZES = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "sentence_place_dim": 2, "dropout": 0.0}
+DOCUMENTS = [
+    [5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12],
+    [30, 31, 32, MARK, 33, 30],
+    [4, 47, MARK, MARK, 8],
+    [21, MARK],
+    [38, 38, 38, 39, MARK, 38, 40, MARK, 39, 41, 42],
+]
+
+
+def build(**options):
+    task = make_task(tail=9, mark=True)
+    torch.manual_seed(1)
+    return task, task.build_model(model_config("pooled_extractor", **{**SIZES, **options})).eval()
+
+
+def by_sentence(tokens, words):
+    real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
+    return words_by_sentence(tokens, real, MARK, 20, words)
+
+
+def features_of(document, dictionary):
+    """The ten features of each sentence of a document (a list of lists of ids), by the definition."""
+    total = sum(max(1, count) if number >= 4 else 1 for number, count in enumerate(dictionary.count))
+    known = len(dictionary.count)
+
+    def weight(word):
+        count = max(1, dictionary.count[word]) if word < known and word >= 4 else 1
+        return max(0.0, -math.log(REFERENCE_LENGTH * count / total))
+
+    rarest = max(weight(word) for word in range(known))
+    weights = {word: weight(word) if word < known else rarest for sentence in document for word in sentence}
+    counts = Counter(word for sentence in document for word in sentence)
+    norm = math.sqrt(sum((count * weights[word]) ** 2 for word, count in counts.items()))
+    last = max(number for number, sentence in enumerate(document) if sentence)
+    rows = []
+    for number, sentence in enumerate(document):
+        own = Counter(sentence)
+        if not own:
+            rows.append([0.0] * 10)
+            continue
+        dot = sum(own[word] * counts[word] * weights[word] ** 2 for word in own)
+        length = math.sqrt(sum((own[word] * weights[word]) ** 2 for word in own))
+        content = [word for word in own if weights[word] > CONTENT_WEIGHT]
+        before = {word for earlier in document[:number] for word in earlier}
+
+        def share(condition, content=content):
+            return sum(map(condition, content)) / max(len(content), 1)
+
+        rows.append(
+            [
+                dot / max(length * norm, 1e-6),
+                math.log1p(len(sentence)) / 4,
+                number / (last + 1),
+                (last - number) / (last + 1),
+                float(number == last),
+                share(lambda word: counts[word] > own[word]),  # noqa: B023  # used at once
+                share(lambda word: word not in before),  # noqa: B023
+                share(lambda word: counts[word] >= 4),
+                sum(own[word] for word in content) / len(sentence),
+                min(5, sum(any(c.isdigit() for c in dictionary[w]) for w in sentence if w < known)) / 5,
+            ]
+        )
+    return rows
+
+
+def test_features_are_those_of_a_loop():
+    words = make_dictionary(30)
+    words.count[4:] = [10 ** (number % 4) for number in range(30)]  # common words and rare ones
+    plain = {5: "the", 6: "a2", 7: "of", 38: "x"}
+    for number, word in plain.items():
+        if number < len(words):
+            words.symbols[number] = word
+    for number in range(8, 30):
+        words.symbols[number] = "word" + chr(90 + number)
+    features = SentenceFeatures(words)
+    tokens = make_batch(DOCUMENTS, left=True, width=18)
+    ids, there, _ = by_sentence(tokens, 20)
+    found = features(ids, there)
+    different = set()
+    for row, document in enumerate(DOCUMENTS):
+        sentences = [[]]
+        for word in document:
+            if word == MARK:
+                sentences.append([])
+            else:
+                sentences[-1].append(word)
+        expected = features_of(sentences, words)
+        torch.testing.assert_close(found[row, : len(expected)], torch.tensor(expected), rtol=1e-5, atol=1e-6)
+        assert not found[row, len(expected) :].any()
+        different.update((column, round(value, 3)) for sentence in expected for column, value in enumerate(sentence))
+    assert all(len({v for c, v in different if c == column}) > 1 for column in range(10)), "every feature was tried"
+
+
+def test_each_option_changes_the_output_and_gets_gradient():
+    tokens = make_batch(DOCUMENTS)
+    _, whole = build(cross_fit=False)
+    with torch.no_grad():
+        for parameter in whole.parameters():
+            parameter.normal_()
+    before = whole(tokens).logits
+    for change in ("features", "places"):
+        _, model = build(cross_fit=False)
+        model.load_state_dict(whole.state_dict())
+        with torch.no_grad():
+            if change == "features":
+                model.words.features.weights.zero_()
+            else:
+                model.words.places[1].weight.zero_()
+        after = model(tokens)
+        assert not torch.allclose(after.logits[after.real], before[after.real], atol=1e-4), change
+    whole.train()
+    output = whole(tokens)
+    output.logits[output.real].sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in whole.parameters())
+
+
+def test_places_far_inside_share_a_vector():
+    _, model = build(cross_fit=False, sentence_features=False)
+    document = [token for number in range(PLACES + 20) for token in (5 + number % 3, MARK)]
+    logits, real = model(make_batch([document]))
+    assert real.sum() == PLACES + 20 and logits[real].isfinite().all()
+
+
+def test_half_of_the_documents_never_trains_the_extractor_that_scores_it():
+    _, model = build()
+    r = torch.Generator().manual_seed(3)
+    tokens = make_batch([torch.randint(5, 40, (9,), generator=r).tolist() for _ in range(40)])
+    folds = model.folds(tokens)
+    assert 10 < folds.sum() < 30, "both halves have documents"
+    for fold in (0, 1):
+        mine = tokens[folds == fold]
+        held_out, mean = model(mine, held_out=True).logits, model(mine).logits
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        model.train().zero_grad()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        output = model(mine)
+        output.logits[output.real].sum().backward()
+        optimizer.step()
+        model.eval()
+        torch.testing.assert_close(model(mine, held_out=True).logits, held_out, rtol=0, atol=0)
+        assert not torch.allclose(model(mine).logits, mean, atol=1e-4), "the other one has learnt"
+        model.load_state_dict(state)
+
+
+def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them():
+    _, model = build()
+    tokens = make_batch(DOCUMENTS)
+    _, alone = build(cross_fit=False)
+    logits = []
+    for prefix in ("", "other."):
+        own = {name: model.state_dict()[prefix + name] for name in alone.state_dict()}
+        alone.load_state_dict(own)
+        logits.append(alone(tokens).logits)
+    real = model(tokens).real
+    torch.testing.assert_close(model(tokens).logits[real], ((logits[0] + logits[1]) / 2)[real])
+    folds = model.folds(tokens).bool()[:, None]
+    torch.testing.assert_close(
+        model(tokens, held_out=True).logits[real], torch.where(folds, logits[1], logits[0])[real]
+    )
+    model.train()
+    torch.testing.assert_close(model(tokens).logits[real], torch.where(folds, logits[0], logits[1])[real])
+
+
+def test_a_document_stays_in_its_half():
+    _, model = build()
+    long = [5 + number % 30 for number in range(FOLD_WORDS + 9)]
+    documents = [*DOCUMENTS, long]
+    expected = model.folds(make_batch(documents)).tolist()
+    for options in ({"left": True}, {"width": 90}, {"left": True, "width": 90}):
+        assert model.folds(make_batch(documents, **options)).tolist() == expected
+    cut = [*DOCUMENTS, long[:FOLD_WORDS]]  # --truncate-source
+    assert model.folds(make_batch(cut)).tolist() == expected
+    assert model.folds(make_batch([[MARK, *DOCUMENTS[0]]]))[0] == expected[0], "marks do not count"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_extractors_from_before_load_as_they_were(given):
+    """Their options say nothing of pools and halves, and their weights have the same names."""
+    task = make_task(mark=True)
+    names = ("encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
+    old = model_config("sentence_extractor", **dict.fromkeys(names, 5))
+    if not given:
+        old = type(old)({name: old[name] for name in (*names, "_name", "dropout", "encoder_embed_path")})
+    model = task.build_model(old)
+    assert isinstance(model, SentenceExtractor) and model.other is None and not model.pools
+    assert {name.split(".")[0] for name in model.state_dict()} == {"embed_tokens", "words", "sentences", "scores"}
+    assert not isinstance(old, Namespace)

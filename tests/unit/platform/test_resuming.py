@@ -1,0 +1,143 @@
+"""platform/resuming.py: batches continued by other workers, and options that differ from the checkpoint's."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import iterators
+
+from fairseq_etads.platform import resuming
+from fairseq_etads.platform.resuming import ResumableBatches
+
+BATCHES = 11
+
+
+class Documents(torch.utils.data.Dataset):
+    def __len__(self):
+        return BATCHES
+
+    def __getitem__(self, number):
+        return number
+
+
+def batches(workers=1, rank=0, count=BATCHES, **options):
+    sampler = [[number] for number in range(count)]
+    return ResumableBatches(Documents(), list, sampler, num_shards=workers, shard_id=rank, **options)
+
+
+def read(epoch, chunk=1, updates=None):
+    """The documents that a worker has read after some updates, or until the end; as fairseq's loop reads them."""
+    groups, found = iterators.GroupedIterator(epoch, chunk), []
+    while groups.has_next() and updates != 0:
+        found += [batch[0] for batch in next(groups) if batch]
+        updates = None if updates is None else updates - 1
+    return found
+
+
+def all_read(workers, state=None, chunk=1, updates=None):
+    """What all workers have read of an epoch, and the state that the first one saves."""
+    found, saved = [], None
+    for rank in range(workers):
+        part = batches(workers, rank)
+        if state is not None:
+            part.load_state_dict(state)
+        found += read(part.next_epoch_itr(), chunk, updates)
+        saved = saved or part.state_dict()
+        assert updates is not None or part.end_of_epoch()
+    return found, saved
+
+
+@pytest.mark.parametrize("first", [(1, 1, 3), (1, 2, 2), (2, 1, 2), (2, 2, 1), (3, 1, 2), (4, 1, 1)])
+@pytest.mark.parametrize("then", [(1, 1), (1, 2), (1, 4), (2, 1), (2, 3), (3, 1), (4, 2)])
+def test_another_number_of_workers_reads_what_is_left_of_an_epoch(first, then):
+    """fairseq took the batches of one worker for as many of each: some were read twice, or none was left."""
+    workers, chunk, updates = first
+    before, state = all_read(workers, None, chunk, updates)
+    state["is_shared_out_again"] = then[1] != chunk  # as Trainer.load_checkpoint's wrapper sets it
+    after, state = all_read(then[0], state, then[1])
+    assert sorted(before + after) == list(range(BATCHES))
+    assert state["epoch"] == 2 and state["iterations_in_epoch"] == 0
+
+
+def test_it_can_be_resumed_once_more():
+    first, state = all_read(2, None, 1, 1)
+    second, state = all_read(3, state, 1, 1)
+    third, state = all_read(3, state, 1, 1)
+    assert state["batches_read"] == 8
+    fourth, _ = all_read(1, state)
+    assert sorted(first + second + third + fourth) == list(range(BATCHES))
+
+
+def test_the_same_workers_continue_as_fairseq_does():
+    state = all_read(2, None, 2, 1)[1]
+    assert not state["is_shared_out_again"]
+    resumed = batches(2, 0)
+    resumed.load_state_dict(state)
+    plain = ResumableBatches.__mro__[1](Documents(), list, [[n] for n in range(BATCHES)], num_shards=2, shard_id=0)
+    plain.load_state_dict(state)
+    assert read(resumed.next_epoch_itr(), 2) == read(plain.next_epoch_itr(), 2)
+
+
+def test_later_epochs_are_shared_out_whole():
+    state = all_read(1, None, 1, 3)[1]
+    part = batches(2, 1)
+    part.load_state_dict(state)
+    read(part.next_epoch_itr())
+    other = batches(2, 1)
+    other.epoch = 2
+    assert part.next_epoch_idx == 2
+    assert read(part.next_epoch_itr()) == read(other.next_epoch_itr())
+
+
+def test_an_epoch_that_has_become_shorter_is_refused_and_one_that_differs_is_announced(caplog):
+    state = all_read(1, None, 1, 6)[1]
+    with pytest.raises(ValueError, match=r"after 6 batches of epoch 1, which has only 5 .* --reset-dataloader"):
+        batches(count=5).load_state_dict(state)
+    with caplog.at_level(logging.WARNING):
+        batches(count=8).load_state_dict(state)
+    assert "epoch 1 has 8 batches and had 11" in caplog.text
+
+
+def test_an_order_that_depends_on_the_number_of_workers_is_refused():
+    state = all_read(2, None, 1, 1)[1]
+    with pytest.raises(ValueError, match=r"--grouped-shuffling.* was 2 .* is 1 now"):
+        batches(grouped_shuffling=True).load_state_dict(state)
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
+    """fairseq kept the order of the first epoch for all later ones, because it keeps what loads the data."""
+    part = batches(reuse_dataloader=reuse)
+    orders = [read(part.next_epoch_itr(shuffle=epoch > 2)) for epoch in (1, 2, 3, 4)]
+    assert orders[0] == orders[1] == list(range(BATCHES))
+    again = batches(epoch=3)
+    assert orders[2] == read(again.next_epoch_itr(shuffle=True)) != orders[0]
+    assert orders[3] not in (orders[0], orders[2])
+
+
+@pytest.mark.parametrize(
+    "option, value, expected",
+    [
+        ("weight_decay", 0.0, "weight_decay"),
+        ("muon_momentum", 0.95, "momentum"),
+        ("adam_betas", "(0.9, 0.98)", "betas"),
+        ("adadelta_eps", 1e-6, ""),
+        ("fp16_adam_stats", False, ""),
+    ],
+)
+def test_the_options_of_an_optimiser_are_found_in_it(option, value, expected):
+    """A group that has another value than the checkpoint's option got it in another way, and keeps it."""
+    group = {"params": [], "lr": 0.1, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.0, "momentum": 0.95}
+    assert resuming._key(group, option, value) == expected
+
+
+def test_a_checkpoint_without_a_position_is_announced(caplog):
+    """crash.pt: training begins again, with weights and a count of updates that suggest the opposite."""
+    trainer = SimpleNamespace(
+        cfg=SimpleNamespace(ema=SimpleNamespace(store_ema=False), checkpoint=SimpleNamespace()), task=object()
+    )
+    state = {"extra_state": {"train_iterator": {"epoch": 0, "iterations_in_epoch": 0}}}
+    with caplog.at_level(logging.WARNING):
+        resuming._Resumption(trainer, False, False).prepare(state, "crash.pt")
+    assert "crash.pt does not say how much of the data was read" in caplog.text

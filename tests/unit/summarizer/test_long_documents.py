@@ -1,0 +1,207 @@
+"""Model folders with an extractor: what is picked, read and shown of long documents; damaged folders."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from folders import DECODING, TEXT, make_run, save_checkpoint
+from helpers import make_dictionary, make_task, model_config
+from test_explain_page import Page
+
+from fairseq_etads import Summarizer
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
+from fairseq_etads.text.cleaning import one_line
+from fairseq_etads.text.picking import Picking, pick
+from fairseq_etads.text.words import split_sentences
+
+EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}
+SIZES = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "sentence_place_dim": 2}
+LONG = "\n".join(
+    " ".join(f"W{(7 * p + 3 * s + k) % 40} w{k} New{p} x{s}." for s in range(8) for k in range(p % 3 + 1))
+    for p in range(60)
+)
+LEVELS = 4
+
+
+def extractor_run(path, budget=30):
+    """A run of a pooled extractor that is sure of something, with picking.json."""
+    task = make_task(100_000, 1, tail=2, mark=True)
+    options = model_config("pooled_extractor", **SIZES)
+    torch.manual_seed(2)
+    model = task.build_model(options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    data = path / "prepared" / "bin"
+    data.mkdir(parents=True)
+    (path / "checkpoints").mkdir()
+    for side in ("source", "target"):
+        dictionary = task.source_dictionary
+        lines = [f"{word} {count}\n" for word, count in zip(dictionary.symbols[4:], dictionary.count[4:])]
+        (data / f"dict.{side}.txt").write_text("".join(lines))
+        (data / f"train.source-target.{side}.idx").touch()
+    save_checkpoint(path / "checkpoints" / "checkpoint_best.pt", model, options, task)
+    (path / "picking.json").write_text(Picking(budget, (0.1, 0.5, 0.9)).to_json())
+    return model
+
+
+def source_of(run, text, extra=None, extractor=None):
+    checkpoint = run / "checkpoints" / "checkpoint_best.pt"
+    return Source(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
+
+
+def make_long_folder(path, factors=True, budget=30):
+    task = make_task(60, 20, tail=3)
+    data = path / "run" / "prepared" / "bin"
+    data.mkdir(parents=True)
+    if factors:
+        values = make_dictionary(words=0)
+        for level in range(1, LEVELS + 1):
+            values.add_symbol(str(level), n=9 - level)
+        task.factor_dictionaries = {"salience": values}
+        (data / "factors.json").write_text('{"factors": ["salience"]}')
+        values.save(str(data / "dict.factor-salience.txt"))
+    make_run(path / "run", task=task, pointer="soft", **({"source_factors": "salience"} if factors else {}))
+    extractor_run(path / "extractor", budget)
+    extra = {"picking.json": path / "extractor" / "picking.json"}
+    extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
+    export(source_of(path / "run", TEXT, None, extractor), path / "model", DECODING, "fp32", lambda made: "# A card\n")
+    return path / "model"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_long_folder(tmp_path_factory.mktemp("long"))
+
+
+@pytest.fixture(scope="module")
+def summarizer(folder):
+    return Summarizer.load(folder, device="cpu")
+
+
+def test_a_long_document_is_read_whole(summarizer):
+    summary = summarizer.summarize(LONG)
+    sentences = split_sentences(" ".join(LONG.split()))
+    assert len(LONG.split()) > 2000 and summary.picked.total == len(sentences) > 400
+    assert summary.picked.words == len(LONG.split())
+    numbers = [picked.number for picked in summary.picked.sentences]
+    assert numbers == sorted(numbers) and max(numbers) > 100, "also what is far behind the first sixty tokens"
+    assert summary.truncation.left_out == 0 and summary.truncation.read <= 30
+    picker = summarizer._texts.picker
+    texts, tokens = picker._sentences(one_line(LONG))
+    probabilities = picker._probabilities(tokens)
+    assert texts == sentences and len(set(probabilities)) > 100
+    assert numbers == pick([len(text.split()) for text in texts], probabilities, 30)
+    for picked in summary.picked.sentences:
+        assert picked.text == sentences[picked.number] == LONG[picked.start : picked.end]
+        assert picked.probability == pytest.approx(probabilities[picked.number])
+
+
+def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
+    """By the words' ids in the dictionary; unknown words differ from one another."""
+    model = extractor_run(tmp_path / "again").eval()
+    words = make_task(mark=True).source_dictionary
+    line = "w1 w2 . <q> other w3 other <q> w4 thing ."
+    ids = [words.index(word) if word in words else {".": 44, "other": 45, "thing": 46}[word] for word in line.split()]
+    with torch.no_grad():
+        expected = model(torch.tensor([[*ids, words.eos()]])).logits.sigmoid()[0]
+    picker = summarizer._texts.picker
+    _, tokens = picker._sentences(line)
+    assert picker._probabilities(tokens) == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_tokens_carry_the_level_of_their_sentence(summarizer):
+    texts = summarizer._texts
+    document = texts.read(0, LONG)
+    picked = document.picked.sentences
+    expected = [level for one, level in zip(picked, document.levels) for _ in one.text.split()]
+    assert document.levels == tuple(str(1 + sum(one.probability >= e for e in (0.1, 0.5, 0.9))) for one in picked)
+    assert len(set(document.levels)) > 1, "different levels were tried"
+    short = texts.read(1, "W5 new.")
+    factors = texts.batch([short, document]).sample["net_input"]["factors"]
+    values = texts._levels
+    assert [values[number] for number in factors[1, :, 0].tolist()] == [*expected, values.eos_word]
+    row = [values[number] for number in factors[0, :, 0].tolist() if number != values.pad()]
+    assert row == [*[short.levels[0]] * 2, values.eos_word]
+
+
+def test_levels_change_the_summary(summarizer, monkeypatch):
+    before = summarizer.summarize(LONG)
+    monkeypatch.setattr(type(summarizer._texts.picker.picking), "level", lambda self, p: "1")
+    assert summarizer.summarize(LONG).score != pytest.approx(before.score, abs=1e-6)
+
+
+def test_copied_words_are_found_in_the_whole_document(summarizer):
+    summary = summarizer.summarize(LONG)
+    assert summary.copied
+    spans = [(picked.start, picked.end) for picked in summary.picked.sentences]
+    for copied in summary.copied:
+        assert LONG[copied.start : copied.end].lower() == copied.word.lower()
+        assert any(start <= copied.start and copied.end <= end for start, end in spans)
+
+
+def test_summaries_do_not_depend_on_the_batch_and_short_ones_are_read_whole(summarizer):
+    texts = [LONG, "W5 w6. W7 new w9.", "", LONG[:500]]
+    together = summarizer.summarize(texts)
+    assert [s.tokens for s in together] == [summarizer.summarize(text).tokens for text in texts]
+    assert len(together[1].picked.sentences) == together[1].picked.total == 2 and together[2].picked is None
+
+
+def test_records_and_explanations_show_what_was_picked(summarizer):
+    summary = summarizer.summarize(LONG)
+    record = json.loads(json.dumps(summary.to_dict()))
+    assert [s["number"] for s in record["picked"]["sentences"]] == [s.number for s in summary.picked.sentences]
+    assert record["picked"]["total"] == summary.picked.total
+    explanation = summary.explain()
+    assert explanation.picked == summary.picked and explanation.document == LONG
+    for token in explanation.source[:-1]:
+        assert LONG[token.start : token.end].lower() == token.text
+    shown = Page(explanation.to_html())
+    assert f"each of the {summary.picked.total:,} sentences" in shown.text["section"]
+    for picked in summary.picked.sentences:
+        assert picked.text in shown.text["table"] and f"{picked.probability:.2f}" in shown.text["table"]
+    unread = [a for tag, a in shown.elements if a.get("class") == "unread"]
+    assert len(unread) > 1, "what was not picked is grey"
+    found = "".join(shown.text["document"].split())
+    assert found.replace("end", "", 1) == "".join(LONG.split()), "the end symbol stands behind the last token read"
+
+
+def test_a_summariser_without_factors_reads_picked_sentences_too(tmp_path):
+    summarizer = Summarizer.load(make_long_folder(tmp_path, factors=False, budget=20), "cpu")
+    summary = summarizer.summarize(LONG)
+    assert summary.picked.total > 400 and summary.truncation.read <= 20 and summarizer.picks_sentences
+
+
+def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path):
+    def broken(name, change):
+        copy = tmp_path / name
+        shutil.copytree(folder, copy)
+        change(copy / "extractor")
+        return copy
+
+    with pytest.raises(InputError, match="is incomplete: it has no extractor/SHA256SUMS"):
+        Summarizer.load(broken("gone", shutil.rmtree))
+    with pytest.raises(InputError, match=r"picking.json is damaged"):
+        Summarizer.load(broken("other", lambda path: (path / "picking.json").write_text('{"words": 5, "edges": []}')))
+    with pytest.raises(InputError, match=r"model.safetensors"):
+        Summarizer.load(broken("weights", lambda path: (path / "model.safetensors").unlink()))
+    with pytest.raises(InputError, match=r"SHA256SUMS is damaged or was changed"):
+        Summarizer.load(broken("list", lambda path: (path / "SHA256SUMS").write_text("0" * 64 + "  config.json\n")))
+
+
+def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
+    make_long_folder(tmp_path)
+    own = source_of(tmp_path / "run", TEXT)
+    with pytest.raises(InputError, match="which an extractor makes of raw text: name its run with --extractor"):
+        export(own, tmp_path / "a", DECODING, "fp32", lambda made: "")
+    with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: is no extractor of sentences"):
+        export(own._replace(extractor=own), tmp_path / "b", DECODING, "fp32", lambda made: "")
+    config = tmp_path / "model" / "extractor" / "config.json"
+    for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
+        (tmp_path / "model" / name).unlink()
+    config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
+    with pytest.raises(InputError, match='"etads" is no architecture of an extractor'):
+        Summarizer.load(tmp_path / "model")

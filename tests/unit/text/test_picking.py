@@ -1,0 +1,92 @@
+"""Picking sentences to a budget, and the levels of their probabilities."""
+
+import itertools
+import json
+import random
+
+import pytest
+
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.picking import FULL, SHORTEST, Picking, learn_edges, pick
+
+
+def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
+    lengths, probabilities = [50, 80, 40, 2, 30], [0.2, 0.9, 0.1, 0.99, 0.5]
+    assert pick(lengths, probabilities, 202) == [0, 1, 2, 3, 4], "a document that fits is taken whole"
+    assert pick(lengths, probabilities, 201) == [0, 1, 2, 4], "all but the fragment of two words"
+    assert pick(lengths, probabilities, 110) == [1, 4], "the budget is full"
+    assert pick(lengths, probabilities, 100) == [1], "none of the others fits, and a fragment is not picked"
+    assert pick(lengths, probabilities, 125) == [1, 4]
+    assert pick(lengths, probabilities, 79) == [2, 4], "the likeliest is too long, and so is the third with the second"
+    assert pick(lengths, probabilities, 10) == [1], "not even one fits: the likeliest"
+    assert pick([2, 1, 2, 0], [0.1, 0.2, 0.3, 0.9], 3) == [1, 2], "short ones where there are no others"
+    assert pick([5, 5], [0.5, 0.5], 5) == [0] and pick([5, 5], [None, 0.0], 5) == [1]
+    assert pick([], [], 10) == pick([0, 0], [0.5, None], 10) == []
+
+
+def test_properties_of_a_pick():
+    r = random.Random(1)
+    for _ in range(500):
+        count, budget = r.randint(1, 12), r.randint(3, 60)
+        lengths = [r.randint(0, 25) for _ in range(count)]
+        probabilities = [r.random() for _ in range(count)]
+        found = pick(lengths, probabilities, budget)
+        usable = [n for n in range(count) if lengths[n] >= SHORTEST]
+        total = sum(lengths[n] for n in found)
+        assert found == sorted(set(found)) and (total <= budget or len(found) == 1)
+        if not usable or total > budget or sum(lengths) <= budget:
+            continue
+        assert set(found) <= set(usable)
+        for n in set(usable) - set(found):
+            likelier = sum(lengths[m] for m in found if probabilities[m] > probabilities[n])
+            assert likelier + lengths[n] > budget or likelier >= FULL * budget, "a likelier one that fits is picked"
+
+
+def test_levels_are_quantiles_of_the_training():
+    values = [number / 1000 for number in range(1000)]
+    random.Random(2).shuffle(values)
+    edges = learn_edges(values)
+    assert edges == (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
+    picking = Picking(200, edges)
+    assert [picking.level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)] == list("112356788")
+    levels = [int(picking.level(value)) for value in sorted(values)]
+    assert levels == sorted(levels) and set(levels) == set(range(1, 9))
+    assert [len(list(group)) for _, group in itertools.groupby(levels)] == [150, 150, 150, 150, 100, 100, 100, 100]
+    with pytest.raises(InputError, match="no sentences"):
+        learn_edges([])
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path):
+    picking, path = Picking(120, (0.1, 0.25)), tmp_path / "picking.json"
+    path.write_text(picking.to_json())
+    assert Picking.read(path, "") == picking
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"words": 200}',
+        '{"words": 0, "edges": []}',
+        '{"words": true, "edges": []}',
+        '{"words": 200, "edges": [0.2, 0.1]}',
+        '{"words": 200, "edges": [2]}',
+        '{"words": 200, "edges": "0.1"}',
+        '{"words": 200, "edges": [], "more": 1}',
+        '{"words": 200, "edges": [NaN]}',
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, content):
+    path = tmp_path / "picking.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"picking.json is damaged .*; make it again"):
+        Picking.read(path, "make it again")
+    with pytest.raises(InputError, match=r"there is no .*; make it again"):
+        Picking.read(tmp_path / "other.json", "make it again")
+
+
+def test_words_are_counted_between_white_space():
+    picking = Picking(6, ())
+    assert picking.pick(["one two three.", "four five six seven", "a  b\tc"], [0.1, 0.2, 0.3]) == [0, 2]
+    assert json.loads(picking.to_json()) == {"words": 6, "edges": []}
