@@ -36,11 +36,11 @@ def test_all_tests_of_gpus_pass_on_the_pretended_one(tmp_path):
     report = json.loads(path.read_text())
     tests = report["tests"]
     assert report["pretended"] and report["gpu"]["capability"] == "8.0"
-    assert tests["failed"] == [] and tests["tests"] - tests["skipped"] > 250, "most of them were skipped"
+    assert tests["failed"] == [] and tests["tests"] - tests["skipped"] > 200, "most of them were skipped"
     assert len(report["milliseconds"]) == 6
     for times in report["milliseconds"].values():
         assert tuple(times) == MODELS and all(value > 0 for value in times.values())
-    assert sum("waits" in name for name in tests["figures"]) > 30
+    assert sum("waits" in name for name in tests["figures"]) > 25
     assert "THE GPU IS PRETENDED: these times mean nothing" in result.stdout
     assert f"tests: {tests['tests'] - tests['skipped']} passed, 0 failed" in result.stdout
 
