@@ -72,6 +72,7 @@ def fairseq_options():
         "pg_coverage",
         "convs2s",
         "abs",
+        "pooled_extractor",
         "transformer_lm",
     ):  # one of each family, and a language model
         parsers.append(argparse.ArgumentParser())
