@@ -72,6 +72,7 @@ def fairseq_options():
         "pg_coverage",
         "convs2s",
         "abs",
+        "pooled_extractor",
         "transformer_lm",
         "pooled_extractor",
     ):  # one of each family, a language model, and an extractor
