@@ -38,7 +38,7 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Properties that checkpoints of one model share: options, dictionaries, truncation, names and shapes of weights."""
+    """Properties that checkpoints of one model share: options, dictionaries, truncation, and weights' shapes."""
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
