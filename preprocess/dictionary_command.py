@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError for impossible sizes, files that are not there, and options that need one another."""
+    """Raise InputError for impossible sizes, missing files, and options that need one another."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
     for path in [*args.train, *args.documents, *(args.summaries or [])]:

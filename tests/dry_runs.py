@@ -15,7 +15,7 @@ WITH_FILES = {
     **dict.fromkeys(("--prepared", "--like"), ("{}/",)),
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--entail-model": ("{}/config.json",),
-    "--text": ("{}/test.source", "{}/test.target", "{}/test.package"),
+    "--text": ("{}/train.source", "{}/valid.source", "{}/test.source", "{}/test.target", "{}/test.package"),
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
     **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--extractor",
         metavar="RUN",
         type=Path,
-        help="the run of a sentence extractor whose picks the model was trained on (scripts/shorten.sh makes it, or "
+        help="the run of the sentence extractor that selected the model's training text (by scripts/shorten.sh or "
         "etads-shorten): the folder then reads long documents whole",
     )
     card = parser.add_argument_group("model card")
@@ -97,18 +97,18 @@ def _checkpoint(args: argparse.Namespace) -> Path:
 
 
 def _best_of(run: Path) -> Optional[Path]:
-    """The best checkpoint of a run, or its last one."""
+    """Find the best checkpoint of a run, or its last one."""
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
     return next(filter(Path.is_file, paths), None)
 
 
 def _picking(run: Path) -> Picking:
-    """How the extractor's sentences are picked; raises InputError if it has not picked any."""
+    """Read how the extractor's sentences are selected; raises InputError if it has not selected any."""
     return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
 
 
 def _extractor(run: Path, make: Callable[..., Any]) -> Any:
-    """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
+    """Collect the inputs of the extractor's folder; ``make`` is :class:`~.summarizer.folder.export.Source`.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
@@ -144,7 +144,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
 
 
 def _longest_target(report: Dict[str, Any]) -> Optional[int]:
-    """The tokens of the longest summary of the training data; None if the report does not say."""
+    """Length in tokens of the longest summary in the training data; None if the report does not say."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
     except (KeyError, TypeError):

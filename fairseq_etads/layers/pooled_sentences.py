@@ -124,8 +124,9 @@ class PooledSentences(nn.Module):
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
         super().__init__()
         self.features = SentenceFeatures(dictionary) if has_features else None
-        self.places = nn.ModuleList(nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0))
-        for table in self.places:
+        tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
+        self.places = nn.ModuleList(tables)
+        for table in tables:
             nn.init.zeros_(table.weight)  # places that no document of the training has mean nothing
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)

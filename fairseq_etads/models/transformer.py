@@ -80,8 +80,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         width = self.embed_tokens.embedding_dim
         self.factors = tables
         for name, table in tables.items():
-            if table.embedding_dim != width:
-                self.factor_maps[name] = nn.Linear(table.embedding_dim, width, bias=False)
+            factor_width = int(table.embedding_dim)  # type: ignore[arg-type]
+            if factor_width != width:
+                self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Vectors of words plus their factors' vectors: (B, S, D)."""

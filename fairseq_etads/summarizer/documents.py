@@ -136,7 +136,7 @@ class TextProcessing:
         padding = [width - len(row) if self.pads_left else 0 for row in rows]
         for row, ids, start in zip(tokens, rows, padding):
             row[start : start + len(ids)] = torch.tensor(ids)
-        sample = {
+        sample: Dict[str, Any] = {
             "id": torch.tensor([document.number for document in documents]),
             "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
         }

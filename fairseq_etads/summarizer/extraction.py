@@ -1,6 +1,6 @@
 """The extractor of a model folder: scores all sentences of a raw document, and selects the ones to summarise."""
 
-from typing import List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import torch
 
@@ -69,7 +69,8 @@ class SentencePicker:
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
         """Probability of each sentence, 0 beyond the length that the extractor reads."""
-        known, new = self._dictionary.indices, {}
+        known: Dict[str, int] = self._dictionary.indices
+        new: Dict[str, int] = {}
         ids: List[int] = []
         for number, sentence in enumerate(sentences):
             for token in [*([SENTENCE_MARK] if number else []), *sentence]:

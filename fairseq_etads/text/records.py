@@ -26,7 +26,7 @@ SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 """Fields that may hold the document, by priority; the same as in etads-corpus table."""
 
 _RECORDS_SEARCHED = 100
-"""Records of JSON lines of which one must have a known field."""
+"""Number of records of JSON lines among which one must have a known field."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
@@ -79,7 +79,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """What is taken for a document, for a message, and how to say that it is something else.
+    """Say, for a message, what counts as a document, and how to choose otherwise.
 
     Args:
         given: the format that the user gave, if any.
@@ -225,7 +225,9 @@ def _files_of(folder: Path) -> List[Path]:
 
 
 def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    lines = (numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip())
+    lines: Iterator[Tuple[int, str]] = (
+        numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
+    )
     if not column:
         column, read = _find_column(lines, path)
         lines = itertools.chain(read, lines)
@@ -330,7 +332,7 @@ def _one_line(text: str, kind: str) -> str:
 
 
 def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """What the inputs were taken for, and how to say that they are something else."""
+    """Say what the inputs were taken for, and how to choose otherwise."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"

@@ -126,7 +126,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """The numbers of documents that --expect allows, by split."""
+    """Numbers of documents that --expect allows, by split."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -136,9 +136,9 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """A story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
+    """Read a story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
 
-    Everything behind the first "@highlight" belongs to the summary, as in See et al.'s program.
+    Everything after the first "@highlight" belongs to the summary, as in See et al.'s program.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -160,7 +160,7 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _origin(url: str, folder: Path) -> str:
-    """Which of the two newspapers a story is from, by its URL or else by the folder that it lies in.
+    """Name the newspaper of a story, by its URL or else by its folder.
 
     Raises:
         InputError: neither says so.

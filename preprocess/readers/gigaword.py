@@ -27,7 +27,7 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# what shows that a title is no headline: NAMAS's list, searched for inside the lower-cased title as NAMAS does
+# signs that a title is no headline: NAMAS's list, searched for inside the lower-cased title as in NAMAS
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -74,7 +74,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """The words of articles and those of titles that are not rare; None if rare ones are replaced already."""
+        """Frequent words of articles and of titles; None if rare words are replaced already."""
         if "train" not in self.files:
             return None
         common = []
@@ -105,7 +105,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """By split, the file of articles, then that of titles (test: those of all references); both must be there."""
+    """Find the files of each split, articles first, then titles (test: all references); both must exist."""
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
         for article, title in FILE_NAMES[split]:
@@ -143,13 +143,13 @@ def further_references(folders: List[Path]) -> List[Path]:
 
 
 def _normalised(line: str) -> str:
-    """Lower case, # for each digit, the unknown word spelled alike."""
+    """Lower-case a line, replace each digit by #, and spell the unknown word in one way."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
 def filter_reason(article: List[str], title: List[str]) -> str:
-    """Why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
+    """Reason why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
     if "." not in article:
         return "filter: article without a full stop"
     if _NOT_TITLES.search(" ".join(title)):

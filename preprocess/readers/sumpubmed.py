@@ -44,7 +44,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            self.splits_text = False  # lists of sentences; other values are cut all the same
+            self.splits_text = False  # lists of sentences; other values are split nevertheless
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
@@ -61,7 +61,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         add("--seed", metavar="N", type=int, help=f"of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """The numbers of the articles of each split; a size of 0 stands for a fixed share of all."""
+        """Assign the numbers of the articles to the splits; a size of 0 stands for a fixed share of all."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
             other = self.digits.setdefault(int(digits), digits)
@@ -86,7 +86,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # parse() deals with an abstract that is missing
+        # parse() handles a missing abstract
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
@@ -112,7 +112,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
 
 
 def beginning(text: str) -> List[str]:
-    """The first sentences of an article that have at most MAX_SOURCE_WORDS words together, without headings.
+    """First sentences of an article with at most MAX_SOURCE_WORDS words together, without headings.
 
     Raises:
         Unfit: they have fewer than MIN_SOURCE_WORDS.
@@ -131,7 +131,7 @@ def beginning(text: str) -> List[str]:
 
 
 def background(text: str) -> List[str]:
-    """The paragraphs of an abstract's section BACKGROUND.
+    """Paragraphs of an abstract's section BACKGROUND.
 
     Raises:
         BadDocument: there is no such section. Unfit: it is too short or too long.
