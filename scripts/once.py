@@ -4,9 +4,9 @@
     scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
 
 PATH is a file, or a folder: then all files directly in it count. FILE.made.json, named after the first output, records
-the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made by another
-command or from other contents. --keeps FILE is an output, too: the text that the command prints. It is printed again
-if nothing has to be done. The exit status is the command's.
+the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made by
+another command or from other contents. --keeps FILE is an output, too: the text that the command prints. It is printed
+again if nothing has to be done. The exit status is the command's.
 """
 
 import argparse
