@@ -339,7 +339,7 @@ def main() -> int:
 
 
 def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
-    """Run a command whose output goes to a log, which the caller has locked, and say how it ended.
+    """Run a command, write its output to a log that the caller has locked, and say how it ended.
 
     Args:
         held: file descriptors of locks that the command shall hold, too. new: begin the log again.
