@@ -93,7 +93,7 @@ def recombined(
         ``count`` extensions of each document; those that are missing have the score -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
-    # at most so many extensions by the same word can have the same last words, so enough different ones are found
+    # extensions by the same word with the same last words are at most this many, so enough different ones are found
     largest = tokens.size(1)
     if tokens.device.type == "cpu":  # elsewhere more extensions are cheaper than to wait for the number
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())

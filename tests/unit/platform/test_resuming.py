@@ -27,7 +27,7 @@ def batches(workers=1, rank=0, count=BATCHES, **options):
 
 
 def read(epoch, chunk=1, updates=None):
-    """The documents that a worker has read after some updates, or until the end; as fairseq's loop reads them."""
+    """Documents that a worker has read after some updates, or until the end, in the order of fairseq's loop."""
     groups, found = iterators.GroupedIterator(epoch, chunk), []
     while groups.has_next() and updates != 0:
         found += [batch[0] for batch in next(groups) if batch]
@@ -36,7 +36,7 @@ def read(epoch, chunk=1, updates=None):
 
 
 def all_read(workers, state=None, chunk=1, updates=None):
-    """What all workers have read of an epoch, and the state that the first one saves."""
+    """Documents that all workers have read in an epoch, and the state that the first worker saves."""
     found, saved = [], None
     for rank in range(workers):
         part = batches(workers, rank)
