@@ -103,10 +103,11 @@ class Watcher:
     """Reads the lines of fairseq's output and shows the important ones.
 
     Args:
-        command: the command that is run. say: shows a line; the second argument tells whether the next line may replace
-        it. clock: seconds from any start. usual_minutes: time after which to announce once the time left and that it
-        can be interrupted.
-    documents: number of documents to summarise, if it summarises.
+        command: the command that is run.
+        say: shows a line; the second argument tells whether the next line may replace it.
+        clock: seconds from any start.
+        usual_minutes: time after which to announce once the time left and that it can be interrupted.
+        documents: number of documents to summarise, if it summarises.
     """
 
     def __init__(
