@@ -357,8 +357,11 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _given(options: Any) -> Dict[str, Any]:
-    """Options that are neither off nor empty; none if a report is damaged."""
-    return {name: value for name, value in options.items() if value} if isinstance(options, dict) else {}
+    """The options that are not off or empty; none if a report is damaged."""
+    if not isinstance(options, dict):
+        return {}
+    # 0 is a seed like others
+    return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
 def _list_files(out: Path, report: Dict[str, Any]) -> None:

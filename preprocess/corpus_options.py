@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from fairseq_etads.platform.console import add_jobs
+from fairseq_etads.platform.console import add_jobs, check_positive
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import STANDARD_INPUT, open_binary
 
@@ -90,6 +90,8 @@ def check_options(args: argparse.Namespace) -> None:
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
+    if args.short_lead and not args.source_sentences:
+        raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
@@ -105,7 +107,7 @@ def check_options(args: argparse.Namespace) -> None:
             )
     if args.near_duplicates is not None:
         check_datasketch()
-    args.jobs = max(1, args.jobs)
+    check_positive(jobs=args.jobs)
 
 
 @contextlib.contextmanager

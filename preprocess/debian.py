@@ -116,15 +116,18 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
             raise InputError(f"--{name} {path}: there is no such file")
-    listed = sorted(options.lists.iterdir()) if options.lists.is_dir() else []
+    lists = options.lists or LISTS
+    listed = sorted(lists.iterdir()) if lists.is_dir() else []
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may be from another release than a given file
+    if options.translation:  # the lists may be of another release than a file given
+        if options.lists:
+            raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
     if not translations:
         how = "run 'apt-get update -o Acquire::Languages=en', give --translation FILE, or use --sample"
-        raise InputError(f"--lists {options.lists} has no *_i18n_Translation-en*: {how}")
+        raise InputError(f"--lists {lists} has no *_i18n_Translation-en*: {how}")
     return translations, options.packages or packages
 
 
@@ -264,6 +267,8 @@ NUMBERS = (
 )
 """Name, default and help of the numeric options; report.json records them."""
 
+LISTS = Path("/var/lib/apt/lists")
+"""Folder of the indexes that APT has fetched."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
@@ -278,7 +283,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
     add("--sample", action="store_true", help="unpack the embedded sample instead of building")
     add("--force", action="store_true", help="build again, or replace another corpus in --out")
-    add("--lists", type=Path, default=Path("/var/lib/apt/lists"), metavar="DIR", help="default: %(default)s")
+    add("--lists", type=Path, metavar="DIR", help=f"default: {LISTS}")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
@@ -294,7 +299,7 @@ def _check_options(options: argparse.Namespace) -> None:
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
-    if options.sample and (options.translation or options.packages or chosen):
+    if options.sample and (options.translation or options.packages or options.lists or chosen):
         raise InputError("--sample is ready-made: it goes with --out and --force only")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
-from fairseq_etads.platform.console import Parser, add_jobs, command
+from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, locked
 from fairseq_etads.text.atomic import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
@@ -147,6 +147,8 @@ def prepare(
     Raises:
         InputError: the text, the options or an earlier output are wrong.
     """
+    if "\n" in str(out):
+        raise InputError("OUT has a line break in its path, which commands that read the options would lose: rename it")
     if os.path.realpath(text) == os.path.realpath(out):
         raise InputError(f"OUT {out} is also TEXT, and would replace its checksums: name another folder")
     with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
@@ -340,7 +342,8 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-prepare``."""
     given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
-    options = prepare(_settings_from(args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
+    check_positive(jobs=args.jobs)
+    options = prepare(_settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
         return

@@ -20,9 +20,8 @@ from fairseq_etads.text.atomic import checksum
 from fairseq_etads.text.files import read_lines
 
 from .shards import Shard
+from .summary_files import best_summaries, write_summaries
 
-SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
 """Number of documents according to a log. fairseq-generate writes "INFO:module:text" if another module began to log
 before it set its own format, "time | INFO | module | text".
@@ -69,15 +68,13 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     Raises:
         InputError: a summary is missing.
     """
-    found: Dict[int, str] = {}
-    expected = len(numbers or ())
-    for line in read_lines(log):
-        match, end = SUMMARY.match(line), TRANSLATED.search(line)
-        if match:
-            number = int(match.group(1))
-            found.setdefault(number if numbers is None else numbers[number], match.group(2))
-        elif numbers is None and end:
-            expected = int(end.group(1).replace(",", ""))
+    found = best_summaries(log)
+    if numbers is not None:
+        found = {numbers[number]: summary for number, summary in found.items()}
+        expected = len(numbers)
+    else:
+        said = [*filter(None, map(TRANSLATED.search, read_lines(log)))]
+        expected = int(said[-1].group(1).replace(",", "")) if said else 0
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,9 +115,9 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Write and join shares for generate.sh, which calls this before fairseq and, with --log, after it.
+    """Do the part of generate.sh before fairseq's work, or with --log after it.
 
-    Prints "done" if the share exists.
+    Prints "done" if the share is there, or "joined" if all are, and OUT has been written.
     """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)
@@ -130,7 +127,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that decide the result")
     parser.add_argument("--log", type=Path, help="what fairseq said")
     parser.add_argument("--every", action="store_true", help="fairseq has read each N-th document from a file")
-    parser.add_argument("--joined", type=Path, required=True, help="where all summaries go, if all shares are there")
+    parser.add_argument("--names", type=Path, required=True, help="the names of all documents, a line each")
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)
@@ -142,9 +139,8 @@ def main(argv: Optional[List[str]] = None) -> None:
             return
         summaries = all_summaries(args.output, shard, wanted)
         if summaries is not None:
-            with writing(args.joined) as file:
-                file.writelines(f"{summary}\n" for summary in summaries)
-        print("done")
+            write_summaries(str(args.output), summaries, list(read_lines(args.names)))
+        print("done" if summaries is None else "joined")
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ examples:
         action="store_true",
         help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
     )
-    add("--subset", metavar="NAME", default="test", help="data set with the references (default: %(default)s)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint of each run (default: %(default)s)")
+    add("--subset", metavar="NAME", help="data set with the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint of each run (default: best)")
     add("--prepared", metavar="DIR", help="prepared data (default: each run's)")
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
@@ -103,6 +103,10 @@ def _given(args: argparse.Namespace) -> _Given:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
+    for option in ("subset", "checkpoint", "prepared"):
+        if getattr(args, option) is not None and not args.likelihood:
+            raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
+    args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
         raise InputError(f"--likelihood takes two runs, which have their own references; {rest[0]} is not needed")
     if not args.likelihood and not rest:

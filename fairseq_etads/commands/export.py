@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
 from ..jobs.recipe_choice import decoding_of
+from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: where the training found them)")
     add(
         "--dtype",
         choices=DTYPES,
@@ -112,7 +113,7 @@ def _extractor(run: Path, make: Callable[..., Any]) -> Any:
     Raises:
         InputError: the run has no checkpoint or no prepared data.
     """
-    checkpoint, prepared = _best_of(run), run / "prepared"
+    checkpoint, prepared = _best_of(run), prepared_of(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
     return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
@@ -128,16 +129,13 @@ def _report(path: Path) -> Dict[str, Any]:
 
 
 def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
-    command = ""
-    for name in ("finished.txt", "started.txt"):
-        if not command and (args.run / name).is_file():
-            command = (args.run / name).read_text(encoding="utf-8", errors="replace").split("\n")[0]
+    record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
         title=" ".join((args.title or args.folder.resolve().name).split()),
         license=check_code("--license", args.license),
         language=check_code("--language", args.language),
-        command=command,
+        command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
@@ -160,7 +158,7 @@ def main(args: argparse.Namespace) -> None:
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
     call_options.call_settings(call_options.DEFAULTS, decoding)
-    prepared = args.prepared or args.run / "prepared"
+    prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)

@@ -342,14 +342,15 @@ class BeamSearch:
         A document that is ``stuck`` (B,), because it has no continuation, and has no hypothesis gets one of score -inf:
         an answer for each.
         """
+        on_cpu = ends.device.type == "cpu"  # elsewhere all documents are cheaper than to wait for an answer
+        if on_cpu and not (ends.any() or stuck.any()):
+            return
         live, beam = self.live, ends.size(1)
         unanswered = stuck & ~ends.any(1) & self.done.count(live.batch_rows).eq(0)
         ends = torch.cat([ends[:, :1] | unanswered[:, None], ends[:, 1:]], dim=1)
-        documents = torch.arange(len(ends), device=ends.device)
-        if ends.device.type == "cpu":  # elsewhere all documents are cheaper than to wait for an answer
-            documents = ends.any(1).nonzero().flatten()
-            if not len(documents):
-                return
+        documents = ends.any(1).nonzero().flatten() if on_cpu else torch.arange(len(ends), device=ends.device)
+        if not len(documents):
+            return
         parents = extensions.parents[documents, :beam]
         log_probs = extensions.log_probs[documents, :beam].masked_fill(unanswered[documents, None], -math.inf)
         score = self.scoring.final(log_probs, step + 1, None if cost is None else take_beams(cost[documents], parents))

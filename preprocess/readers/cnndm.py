@@ -108,6 +108,13 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         raise Unfit("story not found")
 
     def check(self, kept: Dict[str, int]) -> None:
+        missing = [split for split in self.expected or () if split not in kept]
+        if missing:
+            names = " or ".join(LISTS[missing[0]])
+            raise InputError(
+                f"--expect: there is no {missing[0]}, for --urls {self.urls} has no {names}; the other files are "
+                "written. --expect any takes them as they are"
+            )
         for split, number in kept.items():
             expected = self.expected.get(split, ()) if self.expected else ()
             if expected and number not in expected:

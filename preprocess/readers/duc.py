@@ -42,6 +42,8 @@ makes them. Either way it is a test set."""
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
         self.files = {}
+        if args.data and self.as_gigaword:
+            raise InputError("--as-gigaword: goes with --docs and --models; the text of --data is left as it is")
         if args.data and not (args.docs or args.models):
             folders = [existing("--data", args.data, directory=True)]
             paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]

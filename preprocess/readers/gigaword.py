@@ -25,6 +25,7 @@ FILE_NAMES = {
     "test": [("input.txt", "task1_ref0.txt"), ("test.article.txt", "test.title.txt"), ("test.src.txt", "test.tgt.txt")],
 }
 UNKNOWN = "<unk>"
+_MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
 # signs that a title is no headline: NAMAS's list, searched for inside the lower-cased title as in NAMAS
 _NOT_TITLES = re.compile(
@@ -113,13 +114,32 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
                 found[split] = [pair[0], pair[1]]
                 if title == "task1_ref0.txt":
                     found[split] += further_references([pair[1].parent])
+        if split not in found:
+            _check_halves(folders, split)
     return found
 
 
+def _check_halves(folders: List[Path], split: str) -> None:
+    """Raise InputError if one file of a pair is there and the other is not, perhaps because its name is misspelt."""
+    for pair in FILE_NAMES[split]:
+        there = [first_existing(folders, [name]) for name in pair]
+        for path, other in zip(there, reversed(pair)):
+            if path is not None:
+                raise InputError(f"--data: {path} is there, and {other} is not: name it so, or take the first away")
+
+
 def further_references(folders: List[Path]) -> List[Path]:
-    """List the files task1_ref1.txt, task1_ref2.txt and so on, up to the first that is missing."""
-    numbered = (first_existing(folders, [f"task1_ref{number}.txt"]) for number in itertools.count(1))
-    return [path for path in itertools.takewhile(bool, numbered) if path]
+    """The files task1_ref1.txt, task1_ref2.txt and so on.
+
+    Raises:
+        InputError: one is missing, and a later one is there.
+    """
+    numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
+    found = [path for path in itertools.takewhile(bool, numbered) if path]
+    later = next((path for path in numbered[len(found) :] if path), None)
+    if later is not None:
+        raise InputError(f"--data: {later} is there, and task1_ref{len(found) + 1}.txt is not")
+    return found
 
 
 def _normalised(line: str) -> str:

@@ -16,6 +16,8 @@ from .base import Reader, existing, first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
+BOM = "\ufeff"
+"""Byte order mark, at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
 """Endings of file names, after the last dot -> formats."""
 
@@ -28,8 +30,14 @@ BadDocument.
 def find_jsonl(folder: Path) -> Dict[str, Path]:
     """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
-    found = {split: first_existing([folder], [f"{stem}.jsonl" for stem in stems]) for split, stems in names.items()}
-    return {split: path for split, path in found.items() if path}
+    found: Dict[str, Path] = {}
+    for split, stems in names.items():
+        there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
+        if len(there) > 1:
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: take one away")
+        if there:
+            found[split] = there[0]
+    return found
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
@@ -83,6 +91,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+        if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
+            raise InputError("--no-quotes: goes with CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
         self.counts.clear()  # the lines that were examined will be read again
@@ -210,7 +220,9 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         self.counts["blank lines between records"] += header - 1
         places = [names.index(column) for column in self.columns[key]]
         for number, row in rows:
-            if row == names:  # tables that were concatenated
+            if not row:
+                self.counts["blank lines between records"] += 1
+            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:  # of tables put behind one another
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
                 try:
@@ -218,10 +230,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
                     yield key, number, tuple(row[place] for place in places)
                 except BadDocument as error:
                     yield key, number, error
-            elif row:
-                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
             else:
-                self.counts["blank lines between records"] += 1
+                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
 
     def where(self, item: Item) -> str:
         key, number, _ = item

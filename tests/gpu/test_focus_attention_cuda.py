@@ -31,9 +31,9 @@ def largest_error(dtype, scope, padding, width, form, length=LENGTH):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("scope", [0.1, 0.5, 5.0, 100.0])
+@pytest.mark.parametrize("scope", [0.5] if PRETENDED else [0.1, 0.5, 5.0, 100.0])
 @pytest.mark.parametrize("padding", [0, 37])
-@pytest.mark.parametrize("width", [32, 64])
+@pytest.mark.parametrize("width", [32] if PRETENDED else [32, 64])
 @pytest.mark.parametrize("form", [None, "bias", "blocks"])
 def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
     error, largest = largest_error(dtype, scope, padding, width, form)

@@ -292,6 +292,15 @@ def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path
     assert f'--json "{tmp_path}"' in capsys.readouterr().err
 
 
+def test_options_that_would_have_no_effect_are_refused(files, capsys):
+    assert main([*map(str, files), "--rouge-home", "somewhere"]) == 2
+    assert "--rouge-home somewhere has no effect without --backend perl" in capsys.readouterr().err
+    hypothesis, reference = map(str, files[:2])
+    for option, value in (("--subset", "test"), ("--checkpoint", "best"), ("--prepared", "there")):
+        assert compare_main([hypothesis, hypothesis, reference, option, value]) == 2
+        assert f"{option} {value} has no effect without --likelihood" in capsys.readouterr().err
+
+
 def test_a_missing_perl_is_said_in_words(monkeypatch, tmp_path, capsys):
     hypothesis, reference = write(tmp_path / "hyp", ["a"]), write(tmp_path / "ref", ["a"])
     common = [hypothesis, reference, "--backend", "perl"]

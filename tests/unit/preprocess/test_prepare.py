@@ -102,6 +102,12 @@ def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
         assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
 
 
+def test_a_line_break_in_a_path_is_refused(text, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([str(text), str(tmp_path / "a\nb"), "--tokens", "word"])
+    assert "OUT has a line break in its path" in capsys.readouterr().err
+
+
 def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
     monkeypatch.setattr(encode, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=1))
     for jobs in (1, 2):

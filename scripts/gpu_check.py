@@ -1,0 +1,196 @@
+"""The work of gpu_check.sh: the tests of tests/gpu, and times of training steps and searches, in one report.
+
+python scripts/gpu_check.py REPORT.json
+"""
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+
+ROOT = Path(__file__).parents[1]
+sys.path += [str(ROOT / folder) for folder in ("tests", "tests/e2e", "tests/gpu", "benchmarks")]
+
+from helpers import make_dictionary, make_task, model_config  # noqa: E402
+from machines import machine  # noqa: E402
+
+import fairseq_etads  # noqa: E402
+from fairseq_etads.generation import SummaryGenerator  # noqa: E402
+
+PRETENDED = "pretended_gpu" in sys.modules
+WORDS, DOCUMENT, SUMMARY, BATCH = (200, 30, 6, 2) if PRETENDED else (50_000, 400, 60, 32)
+"""Words of the dictionary, tokens of documents and summaries, pairs of a batch."""
+TIMES = 1 if PRETENDED else 20
+SIZES = {
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
+    **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), 32 if PRETENDED else 512),
+    **dict.fromkeys(("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), 32 if PRETENDED else 2048),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4 if PRETENDED else 8),
+    "dropout": 0.1,
+    "share_all_embeddings": True,
+}
+OURS = {"etads_basic": {}, "etads": {}, "etads, pointer": {"pointer": "soft"}}
+"""Models of this project: name -> options; the first word is the preset. etads_basic is a plain Transformer."""
+FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+FAIRSEQ = "fairseq's transformer"
+
+
+def run_tests():
+    """Run tests/gpu; returns counts of outcomes, the failures' names, and what tests have recorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.xml")
+        pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
+        suite = ElementTree.parse(path).getroot().find("testsuite")
+    failed, figures = [], {}
+    for case in suite.iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
+        figures.update({f"{case.get('name')}: {p.get('name')}": p.get("value") for p in case.iter("property")})
+    counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
+    return {**counts, "failed": failed, "figures": figures}
+
+
+def plain_task():
+    task = make_task(truncate_source=DOCUMENT, truncate_target=SUMMARY)
+    task.src_dict = task.tgt_dict = make_dictionary(words=WORDS)
+    return task
+
+
+def build(name, task):
+    """A model on the GPU: this project's, or fairseq's Transformer of the same sizes."""
+    torch.manual_seed(1)
+    if name == FAIRSEQ:
+        args = Namespace(arch="transformer", **SIZES)
+        ARCH_CONFIG_REGISTRY["transformer"](args)
+        return ARCH_MODEL_REGISTRY["transformer"].build_model(args, task).cuda()
+    return task.build_model(model_config(name.partition(",")[0], **SIZES, **OURS[name])).cuda()
+
+
+def batch():
+    """Documents and summaries of random words, on the GPU."""
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randint(4, WORDS, (BATCH, DOCUMENT), generator=generator)
+    target = torch.randint(4, WORDS, (BATCH, SUMMARY), generator=generator)
+    net_input = {"src_tokens": source, "src_lengths": torch.full((BATCH,), DOCUMENT), "prev_output_tokens": target}
+    net_input = {key: value.cuda() for key, value in net_input.items()}
+    return {"id": torch.arange(BATCH), "net_input": net_input, "target": target.cuda(), "ntokens": target.numel()}
+
+
+def median_ms(step):
+    """Median time of a call in milliseconds, after two calls that are not counted."""
+    times = []
+    for number in range(TIMES + 2):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        if number > 1:
+            times.append((time.perf_counter() - started) * 1000)
+    return statistics.median(times)
+
+
+def training_times(task, name, dtype):
+    """Milliseconds of the forward and backward pass of a batch."""
+    model, sample = build(name, task).train(), batch()
+    model = model if dtype == torch.float32 else model.to(dtype)
+    options = {"label_smoothing": 0.1}
+    criterion = task.build_criterion(criterion_options(name, options))
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        criterion(model, sample)[0].backward()
+
+    return median_ms(step)
+
+
+def criterion_options(name, options):
+    """The loss of this project's models, or fairseq's own."""
+    from device_steps import options_of_criterion
+
+    kind = "label_smoothed_cross_entropy" if name == FAIRSEQ else "summarization_nll"
+    return options_of_criterion(kind, **options)
+
+
+def search_times(task, name, dtype):
+    """Milliseconds of a search with beam 5 for summaries of all the length there is."""
+    model, sample = build(name, task).eval(), batch()
+    model = model if dtype == torch.float32 else model.to(dtype)
+    sample["net_input"].pop("prev_output_tokens")
+    options = {"beam_size": 5, "max_len_b": SUMMARY, "min_len": SUMMARY}
+    kind = SequenceGenerator if name == FAIRSEQ else SummaryGenerator
+    generator = kind([model], task.target_dictionary, **options)
+    with torch.no_grad():
+        return median_ms(lambda: generator.generate([model], sample))
+
+
+def timings():
+    """Rows of the table: (what, format) -> model -> milliseconds, or why there are none."""
+    rows = {}
+    for what, measure in (("training step", training_times), ("search", search_times)):
+        for number_format, dtype in FORMATS.items():
+            found = rows[f"{what}, {number_format}"] = {}
+            for name in (FAIRSEQ, *OURS):
+                try:
+                    found[name] = round(measure(plain_task(), name, dtype), 2)
+                except RuntimeError as error:  # out of memory, or a format that the GPU does not have
+                    found[name] = str(error).splitlines()[0]
+    return rows
+
+
+def table(report):
+    """The report as lines of text."""
+    tests = report["tests"]
+    yield f"{report['gpu']['name']}, capability {report['gpu']['capability']}, torch {report['machine']['torch']}"
+    bad = tests["failures"] + tests["errors"]
+    yield f"tests: {tests['tests'] - bad - tests['skipped']} passed, {bad} failed, {tests['skipped']} skipped"
+    yield from (f"  failed: {name}" for name in tests["failed"])
+    yield "milliseconds, medians" + (" (THE GPU IS PRETENDED: these times mean nothing)" if PRETENDED else "")
+    names = [FAIRSEQ, *OURS]
+    yield " ".join([f"{'':22}", *(f"{name:>22}" for name in names)])
+    for row, values in report["milliseconds"].items():
+        yield " ".join([f"{row:22}", *(f"{values[name]!s:>22.22}" for name in names)])
+    for name, value in sorted(tests["figures"].items()):
+        if "waits" in name:
+            yield f"waits: {value}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("report", type=Path)
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.exit(2, "gpu_check: torch finds no GPU here; --pretended tries the check itself\n")
+    logging.disable(logging.INFO)
+    started = time.time()
+    capability = ".".join(map(str, torch.cuda.get_device_capability()))
+    properties = torch.cuda.get_device_properties(0)
+    report = {
+        "gpu": {"name": properties.name, "capability": capability, "memory": properties.total_memory},
+        "pretended": PRETENDED,
+        "machine": machine(),
+        "fairseq_etads": fairseq_etads.__version__,
+        "sizes": {"words": WORDS, "document": DOCUMENT, "summary": SUMMARY, "batch": BATCH, **SIZES},
+        "milliseconds": timings(),
+        "tests": run_tests(),
+    }
+    report["seconds"] = round(time.time() - started, 1)
+    args.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print("\n".join(table(report)))
+    print(f"the report: {args.report}")
+    sys.exit(bool(report["tests"]["failures"] + report["tests"]["errors"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Run the tests of GPUs on this machine's GPU, time training steps and searches there, and write a report to send back.
+#
+#   scripts/gpu_check.sh [--out FILE] [--pretended]
+#
+#   --out FILE    the report, JSON (default: gpu_check.json)
+#   --pretended   on the pretended GPU of tests/pretended, which needs g++ and no GPU; its times mean nothing
+#
+# It takes about ten minutes. The exit status is 0 if all tests passed, else 1; the report is written either way.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+out=gpu_check.json
+launcher=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --pretended) launcher=("$ROOT/tests/pretended/run_pretending.py"); shift ;;
+        --version) number_of_version; exit ;;
+        -h | --help) usage ;;
+        *) die "unknown option $1; see --help" ;;
+    esac
+done
+out=$(cd "$(dirname "$out")" && pwd)/$(basename "$out")
+[ ! -x "$VENV/bin/python" ] || export PATH="$VENV/bin:$PATH"
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+cd "$ROOT"
+supervise python ${launcher[@]+"${launcher[@]}"} "$ROOT/scripts/gpu_check.py" "$out"
