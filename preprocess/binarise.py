@@ -1,4 +1,4 @@
-"""From tokens to what fairseq-train reads: dictionaries with a copy tail, fairseq-preprocess, factors."""
+"""Convert tokens to the files that fairseq-train reads: dictionaries with a copy tail, binarised text, factors."""
 
 import multiprocessing
 import os
@@ -17,13 +17,13 @@ from .factors import make_factors
 from .processes import run_apart
 
 LISTED = (".bin", ".idx", ".txt", ".json")
-"""Endings of the files of OUT/bin that its SHA256SUMS lists."""
+"""Endings of the files in OUT/bin that its SHA256SUMS lists."""
 BESIDE = ("dict.", "factors/")
-"""Beginnings of the names of files that are made beside OUT/bin."""
+"""Prefixes of files that are made next to OUT/bin."""
 
 
 def _relative_files(out: Path) -> List[Path]:
-    """The finished files in ``out`` and its folders, as paths in it."""
+    """List the finished files in ``out`` and its folders, as paths relative to ``out``."""
     return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
 
 
@@ -37,15 +37,15 @@ def binarise(
     read: Checksums,
     dictionary: Optional[Path] = None,
 ) -> None:
-    """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
+    """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless they exist.
 
-    Words (or subwords) of documents that are not learnt are in the dictionary too, so that pointers can copy them.
+    The dictionary also has the words (or subwords) of documents that are not learned, so that pointers can copy them.
 
     Args:
         out: holds tokens/. text: raw text and tags, for factors.
-        like: the prepared directory whose dictionaries are taken, or None.
-        read: watches the files that are read, and lists those that are made beside OUT/bin.
-        dictionary: whose words are the known ones; None: those of the training text.
+        like: a prepared directory from which dictionaries are taken, or None.
+        read: watches the files that are read, and lists the files that are made next to OUT/bin.
+        dictionary: its words are the known ones; None: the words of the training text are.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
@@ -53,7 +53,7 @@ def binarise(
     done = out / "bin" / "complete"
     if done.exists():
         return
-    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to go on after an interruption
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to continue after an interruption
     read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)
@@ -61,7 +61,9 @@ def binarise(
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}") from None
+        raise InputError(
+            f"fairseq-preprocess failed ({reason}); the full output is in {out / 'preprocess.txt'}"
+        ) from None
     if settings.factors:
         make_factors(out, text, splits, settings, jobs, like)
     read.verify_unchanged()
@@ -73,8 +75,8 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Make the dictionaries and run fairseq-preprocess; for a process of its own, whose output goes to a file."""
-    multiprocessing.set_start_method("fork", force=True)  # fairseq's workers; by default they would be forkserver's
+    """Make the dictionaries and run fairseq-preprocess, in a process of its own with its output in a file."""
+    multiprocessing.set_start_method("fork", force=True)  # fairseq's workers would use forkserver by default
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
         arguments += _extended_dictionaries(out, like, splits)
@@ -93,14 +95,15 @@ def _fairseq_preprocess(
 def _new_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
-    """Write the dictionaries: words of the training text, or of ``given``; returns fairseq-preprocess's options."""
+    """Write dictionaries of the training text's words, or of ``given``; returns fairseq-preprocess's options."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # the tail of documents is kept: their words can replace an <unk> that the model writes; summaries have no tail
+        # documents keep the tail, because their words can replace an <unk> that the model writes; summaries have no
+        # tail
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -121,7 +124,7 @@ def _new_dictionaries(
 
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Write ``like``'s dictionaries, with the new words of these documents behind the copy tail; returns options."""
+    """Write ``like``'s dictionaries with these documents' new words after the copy tail; returns options."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary
@@ -129,7 +132,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    growing = [source, target] if source.symbols == target.symbols else [source]  # the same words: the same ids
+    growing = [source, target] if source.symbols == target.symbols else [source]  # the same words have the same ids
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):
         for dictionary in growing if not is_padding_word(word) else ():

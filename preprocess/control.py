@@ -1,7 +1,7 @@
 """Control words before documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
-A model is trained with a word before each document that says how long its reference is, and one that says which
-newspaper it is from. Before a new document, the same words ask for a summary of that length and style.
+A model is trained with two words before each document: one for the length of its reference, one for its newspaper.
+Before a new document, the same words ask for a summary of that length and style.
 """
 
 import argparse
@@ -24,7 +24,9 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""What control words begin with. Tokenisers leave them whole: a number, or what SPLIT.source.origin says, follows."""
+"""Prefixes of control words. Tokenisers leave these words whole. A number or the origin in SPLIT.source.origin
+follows.
+"""
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
 DESCRIPTION = f"""\
@@ -51,11 +53,11 @@ others."""
 
 
 class LengthBins(NamedTuple):
-    """Bins of lengths of summaries, in words.
+    """Bins of summary lengths, in words.
 
     Attributes:
-        longest: the longest length of each bin, increasing; the last bin also holds all that is longer.
-        counts: how many training summaries each holds.
+        longest: the longest length of each bin, increasing; the last bin also holds all longer summaries.
+        counts: number of training summaries in each.
     """
 
     longest: List[int]
@@ -63,13 +65,13 @@ class LengthBins(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
-        """At most ``wanted`` bins that hold as equally many of the lengths as can be.
+        """Make at most ``wanted`` bins with numbers of summaries that are as equal as possible.
 
-        Summaries of one length share a bin, so each bin ends where the number of summaries up to there is nearest to
-        that of equal bins. Where one length has so many summaries that two bins would end with it, they are one bin.
+        Summaries of one length share a bin. So each bin ends where the cumulative number of summaries is nearest to the
+        end of an equal bin. If two bins would end with the same length, they become one.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # how many summaries are at most as long as each length
+        ends, total = [], 0  # number of summaries up to each length
         for _, count in counts:
             total += count
             ends.append(total)
@@ -85,11 +87,11 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """The number of the bin of a length, from 1."""
+        """Return the number of a length's bin, from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
-        """A line for each bin."""
+        """Describe each bin in a line."""
         first = 0
         for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
             most = "more" if number == len(self.longest) else str(longest)
@@ -98,25 +100,26 @@ class LengthBins(NamedTuple):
 
 
 class Control(NamedTuple):
-    """Which control words there are.
+    """The control words in use.
 
     Attributes:
-        bins: of lengths; None: documents get no word for a length. origins: names -> training documents; None: no word.
+        bins: of lengths; None: documents get no word for a length.
+        origins: name -> number of training documents; None: no word.
     """
 
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
 
     def record(self) -> Dict[str, Any]:
-        """As control.json has it."""
+        """Return the content of control.json."""
         return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
 
     @classmethod
     def read(cls, folder: Path) -> "Control":
-        """From control.json of a folder that the command has made.
+        """Read control.json from a folder that the command has made.
 
         Raises:
-            InputError: there is none, or it is damaged.
+            InputError: the file is missing or damaged.
         """
         path = folder / RECORD
         if not path.is_file():
@@ -131,26 +134,26 @@ class Control(NamedTuple):
             raise InputError(f"{path} is damaged ({error!r}); make it again") from None
 
     def all_words(self) -> FrozenSet[str]:
-        """All control words."""
+        """List all control words."""
         lengths = range(1, len(self.bins.longest) + 1) if self.bins else ()
         return frozenset(
             [f"{LENGTH_WORD}{n}" for n in lengths] + [f"{ORIGIN_WORD}{name}" for name in self.origins or ()]
         )
 
     def words(self, length: int, origin: str) -> List[str]:
-        """The control words of a document, by its reference's length, or the number of its bin, and its origin."""
+        """Return a document's control words, by its reference's length or a bin number, and by its origin."""
         found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
         return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
 def summary_length(line: str) -> int:
-    """Words of a summary between spaces, without sentence marks."""
+    """Count the words of a summary between spaces, without sentence marks."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
 
 def _origins(text: Path, split: str) -> Iterator[str]:
-    """The origin of each document of a split.
+    """Yield the origin of each document of a split.
 
     Raises:
         InputError: the file is missing, or has a line that is not one name.
@@ -166,13 +169,13 @@ def _origins(text: Path, split: str) -> Iterator[str]:
 
 
 def learn(text: Path, bins: int, by_origin: bool) -> Control:
-    """The control words that the training pairs of ``text`` call for.
+    """Choose control words for the training pairs of ``text``.
 
     Args:
-        bins: how many bins of lengths; 0: no words for lengths.
+        bins: number of bins of lengths; 0: no words for lengths.
 
     Raises:
-        InputError: there are no training pairs, or their summaries are all as long as each other.
+        InputError: there are no training pairs, or all summaries have the same length.
     """
     path = text / "train.target"
     if not path.is_file():
@@ -186,7 +189,7 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 
 
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Number, document, summary and origin of each pair of a split; the origin is "" if it is not wanted.
+    """Yield number, document, summary and origin of each pair of a split; the origin is "" if it is not wanted.
 
     Raises:
         InputError: files are missing, or differ in their numbers of lines.
@@ -210,13 +213,13 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
 
 
 def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
-    """Write a split with control words, and its summaries as they are; returns the names of the files.
+    """Write a split with control words, and its summaries unchanged; returns the names of the files.
 
     Args:
-        length, origin: those of all documents; 0 and "": each reference's own.
+        length, origin: of all documents; 0 and "": the length and origin of each reference.
 
     Raises:
-        InputError: files are missing or do not go together, or the documents have control words already.
+        InputError: files are missing or do not match, or the documents already have control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
@@ -248,7 +251,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--length-bins",
         metavar="N",
         type=int,
-        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})",
+        help=f"maximum number of bins of lengths; 0: no words for lengths (default: {BINS})",
     )
     add("--by-origin", action="store_true", help="also a word for where a document comes from")
     add(
@@ -264,7 +267,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_fixed(args: argparse.Namespace, control: Control) -> None:
-    """Raise InputError for fixed words that the control words do not have."""
+    """Raise InputError for fixed words that are not control words."""
     if args.length is not None:
         if control.bins is None:
             raise InputError(f"--length {args.length}: there are no words for lengths (--length-bins 0)")
@@ -280,7 +283,7 @@ def make(args: argparse.Namespace) -> Iterator[str]:
     """Write OUT; yields lines that say what was written.
 
     Raises:
-        InputError: options or files do not fit.
+        InputError: options or files are wrong.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a directory; etads-corpus makes one')

@@ -1,7 +1,7 @@
-"""Raw corpora to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
+"""Convert raw corpora to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
 
-One process finds the items of a split (files, lines or rows), any number of processes make lines of text of them, and
-the first process writes these in order. Memory holds a few hundred documents, whatever the size of the corpus.
+One process finds the items of a split (files, lines or rows). Any number of processes convert them to lines of text,
+which the first process writes in order. Memory holds a few hundred documents, whatever the size of the corpus.
 """
 
 import argparse
@@ -54,14 +54,15 @@ document has fewer. A second call does only the splits that are missing."""
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
-"""How many dropped documents report.json names for each split."""
+"""Number of dropped documents that report.json names for each split."""
 
 LISTED_INPUTS = 20
-"""The most input files of a split that report.json lists one by one."""
+"""Largest number of input files of a split that report.json lists one by one."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""What a process makes of an item: lines, and the place of the item if something is to be said of it; None if the item
-belongs to another split."""
+"""A process's result for an item: lines, and the item's place if there is something to report. None: the item belongs
+to another split.
+"""
 
 _reader: Reader
 _split: str
@@ -72,7 +73,7 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # of its own: the reader's count what happens while items are found, perhaps in this very process
+    # a counter of its own: the reader's counts what happens while items are found, perhaps in this very process
     _reader.counts = Counter()
 
 
@@ -97,20 +98,23 @@ def _make_lines(items: List[Any]) -> List[Result]:
 
 
 def _lines_of(document: Document) -> Optional[DocumentLines]:
-    """The lines of a document, None if it belongs to another split."""
+    """Convert a document to lines; None if it belongs to another split."""
     if _reader.shares and _reader.shares.split_of(document) != _split:
         return None
     return make_lines(document, _options)
 
 
 def _counts_for_all() -> bool:
-    """Whether this split counts what has no document and so belongs to none; each item is read for every split."""
+    """Tell whether this split counts items without a document, which belong to no split.
+
+    Each item is read for every split.
+    """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
 class SideLengths:
-    """Sums over the lines of one side of a split; words are what stands between spaces, without sentence marks."""
+    """Sums over the lines of one side of a split. Words are separated by spaces; sentence marks do not count."""
 
     words: int = 0
     longest: int = 0
@@ -133,9 +137,9 @@ class SplitWriter:
     """Writes the files of one split and counts what is written, changed and dropped.
 
     Args:
-        stack: closes the files, which appear under their names then.
+        stack: closes the files, which then appear under their names.
         train_references: "first" or "all", as in --train-references.
-        beside: write SPLIT.source.NAME for these of BESIDE, too, as in --keep-NAME.
+        beside: names in BESIDE for which SPLIT.source.NAME is also written, as in --keep-NAME.
     """
 
     def __init__(
@@ -176,7 +180,10 @@ class SplitWriter:
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
-        """One line of every file; a file of further references begins with empty lines for the documents before."""
+        """Write one line of every file.
+
+        A file of further references begins with empty lines for the preceding documents.
+        """
         self.source.write(made.source + "\n")
         for name, file in self.beside.items():
             file.write(getattr(made, name) + "\n")
@@ -211,7 +218,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     """Write the files of one split, which appear when all are complete; returns the split's part of report.json.
 
     Raises:
-        InputError: the input cannot be read, or no document is left of it.
+        InputError: the input cannot be read, or has no usable document.
     """
     options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
     shares = reader.shares
@@ -228,7 +235,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        if shares is None or split == shares.splits[0]:  # all items are read for every split, and counted once
+        if shares is None or split == shares.splits[0]:  # all items are read for every split, but counted once
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
@@ -243,7 +250,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 
 
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """A name and a SHA-256 for each input file, or for all of a split together if it has many, and for each folder."""
+    """Name and SHA-256 of each input file, or of a split's files together if there are many; also of each folder."""
     for split, paths in reader.inputs().items():
         named = [(f"{split} {number}: {path.name}", checksum(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
@@ -256,7 +263,7 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """A checksum of the names and sizes of a folder's files, in any order: there can be 300,000, too many to read."""
+    """Checksum of the names and sizes of a folder's files in any order; 300,000 files are too many to read."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -266,7 +273,7 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete the corpus that --force replaces, also splits, references and tags that the new one may not have.
+    """Delete the corpus that --force replaces, with splits, references and tags that the new one may lack.
 
     Raises:
         InputError: one of its files is an input of the new one.
@@ -281,7 +288,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 
 
 def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
-    """The part of an earlier report.json that describes splits.
+    """Read the splits' part of an earlier report.json.
 
     Raises:
         InputError: the earlier corpus was made from other inputs or with other options than ``report`` says.
@@ -290,7 +297,7 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # an option that is off is as good as one that an earlier version did not have
+    # an option that is off is equal to one that an earlier version did not have
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -304,7 +311,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the splits that are missing or changed, and the report; returns the report.
 
     Raises:
-        InputError: the input or an earlier output does not fit, or another process is writing this one.
+        InputError: the input or an earlier output is wrong, or another process is writing to the same folder.
     """
     with locked(args.out, "--out", folder=True):
         return _build(reader, args)
@@ -325,7 +332,7 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
     report.update(notes=reader.notes, splits={})
     report["splits"] = _finished_splits(out, report)
-    (out / NAME).unlink(missing_ok=True)  # stands only beside a finished corpus
+    (out / NAME).unlink(missing_ok=True)  # exists only next to a finished corpus
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and checksum(out / name) == files[name] for name in files):
@@ -351,24 +358,27 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 def _given(options: Any) -> Dict[str, Any]:
     """The options that are not off or empty; none if a report is damaged."""
-    return {name: value for name, value in options.items() if value} if isinstance(options, dict) else {}
+    if not isinstance(options, dict):
+        return {}
+    # 0 is a seed like others
+    return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
 def _list_files(out: Path, report: Dict[str, Any]) -> None:
-    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` notice damage."""
+    """Write TEXT/SHA256SUMS, by which etads-prepare and ``sha256sum -c`` notice damage."""
     names = [name for about in report["splits"].values() for name in about["files"]]
     Checksums(out).add("report.json", *names)
 
 
 def _for_report(value: Any) -> Any:
-    """The value of an option as report.json has it: of a path the last part only, so that a corpus may move."""
+    """Value of an option in report.json; only the last part of a path, so that a corpus may move."""
     if isinstance(value, list):
         return [_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value
 
 
 def summarise(report: Dict[str, Any]) -> str:
-    """The report in a few lines, for the terminal."""
+    """Describe the report in a few lines, for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
         sizes = [

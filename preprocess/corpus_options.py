@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from fairseq_etads.platform.console import add_jobs
+from fairseq_etads.platform.console import add_jobs, check_positive
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import STANDARD_INPUT, open_binary
 
@@ -15,7 +15,7 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Options of all corpora; ``defaults`` are a reader's own."""
+    """Add the options of all corpora; ``defaults`` are a reader's own."""
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
     add(
@@ -86,10 +86,12 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise InputError for values that are impossible, whatever the corpus."""
+    """Raise InputError for values that are impossible for any corpus."""
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
+    if args.short_lead and not args.source_sentences:
+        raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
@@ -105,12 +107,12 @@ def check_options(args: argparse.Namespace) -> None:
             )
     if args.near_duplicates is not None:
         check_datasketch()
-    args.jobs = max(1, args.jobs)
+    check_positive(jobs=args.jobs)
 
 
 @contextlib.contextmanager
 def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
-    """Put a file with the content of standard input in the place of ``-`` in ``args``: readers read files twice.
+    """Replace ``-`` in ``args`` by a file with the content of standard input: readers read files twice.
 
     Raises:
         InputError: ``-`` is given more than once.

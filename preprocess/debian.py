@@ -49,19 +49,19 @@ Report = Dict[str, Any]
 
 
 def sha256(data: bytes) -> str:
-    """The SHA-256 in hexadecimal."""
+    """Compute SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write report.json, SHA256SUMS and the files, all under temporary names first, so that none is ever incomplete.
+    """Write report.json, SHA256SUMS and the files, under temporary names first, so that none is ever incomplete.
 
     Raises:
         InputError: ``out`` cannot be written to.
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # those that describe the others come first: a second run knows by them what an interrupted one has left
+    # the files that describe the others come first: they tell a second run what an interrupted one has left
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -73,10 +73,10 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
 
 
 def is_done(out: Path, wanted: Report, force: bool) -> bool:
-    """Whether ``out`` holds the corpus of the inputs and options in ``wanted``, with its checksums.
+    """Tell whether ``out`` holds the corpus of the inputs and options in ``wanted``, with its checksums.
 
     Raises:
-        InputError: it holds another corpus, and not ``force``.
+        InputError: it holds another corpus, and ``force`` is false.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -86,14 +86,14 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
         if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
-            return existing == OUTPUTS  # else a run was interrupted
+            return existing == OUTPUTS  # otherwise a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is no report, or another program's
+        pass  # there is no report, or it is another program's
     raise InputError(f"--out {out} holds another corpus, or a changed one: give another folder, or --force")
 
 
 def summarise(report: Report) -> str:
-    """The report in a few lines, for the terminal."""
+    """Describe the report in a few lines, for the terminal."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
     lines += [f"  changed {n:6d}  {what}" for what, n in report.get("changed", {}).items()]
     for what, found in report.get("warnings", {}).items():
@@ -108,7 +108,7 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """(Translation-en files, Packages files), as given or found in ``--lists``.
+    """Return (Translation-en files, Packages files), as given or found in ``--lists``.
 
     Raises:
         InputError: a file is missing, or there is no Translation-en.
@@ -116,20 +116,23 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
             raise InputError(f"--{name} {path}: there is no such file")
-    listed = sorted(options.lists.iterdir()) if options.lists.is_dir() else []
+    lists = options.lists or LISTS
+    listed = sorted(lists.iterdir()) if lists.is_dir() else []
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
     if options.translation:  # the lists may be of another release than a file given
+        if options.lists:
+            raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
     if not translations:
         how = "run 'apt-get update -o Acquire::Languages=en', give --translation FILE, or use --sample"
-        raise InputError(f"--lists {options.lists} has no *_i18n_Translation-en*: {how}")
+        raise InputError(f"--lists {lists} has no *_i18n_Translation-en*: {how}")
     return translations, options.packages or packages
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """A pair for every stanza; a source package that is not known is guessed from the package's name."""
+    """Make a pair of every stanza; an unknown source package is guessed from the package's name."""
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -139,7 +142,7 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
 
 
 def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
-    """Split -> pairs, the groups that they come from, and the number of pairs dropped for each reason.
+    """Return split -> pairs, the groups that they come from, and the number of pairs dropped for each reason.
 
     Raises:
         InputError: a split is empty, or a text is in two of them.
@@ -160,12 +163,12 @@ def build(options: argparse.Namespace) -> str:
     """Build the corpus in ``options.out``; returns what to tell the user.
 
     Raises:
-        InputError: an input or an earlier output does not fit, or a split would be empty.
+        InputError: an input or an earlier output is wrong, or a split would be empty.
     """
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    report: Report = {  # checksums are of the content, however it is compressed; folders do not matter
+    report: Report = {  # checksums of the content, whatever its compression; folders do not matter
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
     }
@@ -194,7 +197,7 @@ def build(options: argparse.Namespace) -> str:
 
 
 def _changes(described: Sequence[Stanza]) -> Report:
-    """What report.json says of changes of the descriptions, and of what was left in them that may be a mistake."""
+    """Describe, for report.json, changes to the descriptions, and possible mistakes left in them."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
@@ -209,7 +212,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """What each of OUTPUTS holds."""
+    """Make the content of each of OUTPUTS."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -219,7 +222,7 @@ def file_contents(splits: Groups) -> Dict[str, bytes]:
 
 
 def describe(splits: Groups, groups: Groups) -> Report:
-    """What report.json says of splits and groups: sizes, lengths in words, the largest groups."""
+    """Describe splits and groups for report.json: sizes, lengths in words, the largest groups."""
     about: Report = {}
     for split, pairs in splits.items():
         about[split] = {"pairs": len(pairs), "source_packages": len({p.source_package for p in pairs})}
@@ -262,8 +265,10 @@ NUMBERS = (
     ("min_target_words", 1, "drop shorter synopses"),
     ("max_target_words", 10000, "drop longer synopses"),
 )
-"""Name, default and help of the options that are numbers; report.json records them."""
+"""Name, default and help of the numeric options; report.json records them."""
 
+LISTS = Path("/var/lib/apt/lists")
+"""Folder of the indexes that APT has fetched."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
@@ -278,7 +283,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
     add("--sample", action="store_true", help="unpack the embedded sample instead of building")
     add("--force", action="store_true", help="build again, or replace another corpus in --out")
-    add("--lists", type=Path, default=Path("/var/lib/apt/lists"), metavar="DIR", help="default: %(default)s")
+    add("--lists", type=Path, metavar="DIR", help=f"default: {LISTS}")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
@@ -294,7 +299,7 @@ def _check_options(options: argparse.Namespace) -> None:
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
-    if options.sample and (options.translation or options.packages or chosen):
+    if options.sample and (options.translation or options.packages or options.lists or chosen):
         raise InputError("--sample is ready-made: it goes with --out and --force only")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")

@@ -1,4 +1,4 @@
-"""Reads APT's indexes of packages: Translation-en (descriptions) and Packages (names of source packages)."""
+"""Read APT's indexes of packages: Translation-en (descriptions) and Packages (names of source packages)."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|rub
 
 
 def read_index(path: Path) -> bytes:
-    """The decompressed content of a plain, .gz, .xz, .bz2 or .lz4 file.
+    """Read a plain, .gz, .xz, .bz2 or .lz4 file, decompressed.
 
     Raises:
         InputError: it cannot be read, or is damaged.
@@ -31,7 +31,7 @@ def read_index(path: Path) -> bytes:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library has no lz4, but a machine that stores its lists as .lz4 has APT, which reads them.
+    # The standard library has no lz4. A machine that stores its lists as .lz4 has APT, which reads them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
@@ -41,14 +41,14 @@ def read_index(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> Tuple[str, int]:
-    """UTF-8 text with ``\\n`` line ends, and the number of undecodable sequences replaced by U+FFFD."""
+    """Decode UTF-8 with ``\\n`` line ends; also returns the number of undecodable sequences replaced by U+FFFD."""
     text = data.decode("utf-8-sig", errors="replace")
     replaced = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
     return text.replace("\r\n", "\n").replace("\r", "\n"), replaced
 
 
 def parse_stanzas(text: str) -> Iterator[Stanza]:
-    """The deb822 stanzas of an index as field -> value; continuation lines stay lines, with their indentation."""
+    """Yield the deb822 stanzas of an index as field -> value. Continuation lines stay lines, with their indentation."""
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         fields: Stanza = {}
         name = ""
@@ -63,13 +63,13 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Binary package -> source package, from a Packages index; ``Source: name (1.0)`` gives name."""
+    """Map binary to source packages, by a Packages index; ``Source: name (1.0)`` gives name."""
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
 
 def stem(package: str) -> str:
-    """A name without prefix, version and role: libfoo2-dev, foo-doc and python3-foo all become foo."""
+    """Remove prefix, version and role from a name: libfoo2-dev, foo-doc and python3-foo all become foo."""
     name, previous = package, ""
     while name != previous:
         previous, name = name, re.sub(r"(?<=[a-z])[\d.-]+$", "", NAME_SUFFIX.sub("", name))
@@ -77,7 +77,7 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """A text on one line, and the number of literal sentence marks that got spaces inside.
+    """Put a text on one line; also returns the number of literal sentence marks that got spaces inside.
 
     Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
     """
@@ -85,12 +85,12 @@ def clean(text: str) -> Tuple[str, int]:
 
 
 def _visible(text: str) -> str:
-    """The text without control characters and invisible ones."""
+    """Remove control characters and invisible ones."""
     return _INVISIBLE.sub("", _CONTROL.sub("", text))
 
 
 def count_changes(text: str) -> Counter:
-    """How often :func:`clean` changes what a text holds, and how often the text has what may be there by mistake."""
+    """Count the changes that :func:`clean` makes to a text, and possible mistakes in the text."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
     counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
@@ -101,7 +101,7 @@ def count_changes(text: str) -> Counter:
 
 
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
-    """A Description field as (synopsis, paragraphs), each one clean line; either may be empty."""
+    """Split a Description field into (synopsis, paragraphs), each one clean line; either may be empty."""
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
     for line in rest:
@@ -114,12 +114,12 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """One paragraph from wrapped lines. List items lose their marker and end in ``;``, the last one in ``.``.
+    """Join wrapped lines to one paragraph. List items lose their marker and end in ``;``, the last one in ``.``.
 
-    An unindented marker counts only where an item can begin: a dash may be just where a sentence was wrapped.
+    An unindented marker counts only where an item can begin: elsewhere a dash may be part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # running text, and the list items after it
+    text = ""  # running text, then the list items that follow it
     items: List[str] = []
 
     def finish() -> str:

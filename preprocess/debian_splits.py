@@ -1,15 +1,15 @@
-"""Which Debian packages become pairs, and of which split: no text may be in two splits.
+"""Select pairs from Debian packages and assign them to splits, so that no text is in two splits.
 
 Guaranteed: no source package, no document, no synopsis, and no paragraph or sentence of UNIT_CHARS characters or more
-is in two splits; nor are source packages whose names differ in digits and dots only (gcc-11, gcc-12). Texts are the
-same if they are equal after case folding and putting 0 for each run of digits; paragraphs and sentences also if they
-are equal once each package's own name is masked. Sentences are what ``.!?:;`` and a space cut out of the line. Shorter
-phrases ("This package contains the documentation.") and rewordings may be shared.
+is in two splits. Source packages with names that differ only in digits and dots (gcc-11, gcc-12) count as one. Texts
+are the same if they are equal after case folding and putting 0 for each run of digits. Paragraphs and sentences are
+also the same if they are equal once each package's own name is masked. Sentences are separated by ``.!?:;`` and a
+space. Shorter phrases ("This package contains the documentation.") and rewordings may be shared.
 
-How: source packages that share such a text are merged (union-find), and a group goes to one split as a whole, by a
-seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, by boilerplate of library families;
-paragraphs of 40 characters would already tie a quarter together. A group above HELD_OUT_SHARE of valid or test goes to
-train, so that no family dominates an evaluation.
+Method: source packages that share such a text are merged (union-find), and a group goes to one split as a whole, by a
+seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, because of boilerplate in library
+families; paragraphs of 40 characters would already join a quarter of the corpus. A group above HELD_OUT_SHARE of valid
+or test goes to train, so that no family dominates an evaluation.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from fairseq_etads.text.atomic import SPLITS
 from .debian_index import stem
 
 UNIT_CHARS = 60
-"""Characters of the shortest paragraph or sentence that may not be in two splits."""
+"""Minimum length, in characters, of a paragraph or sentence that may not be in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""The largest share of valid or test that one group may have, ..."""
+"""Largest share of valid or test that one group may have, ..."""
 
 HELD_OUT_MINIMUM = 5
-"""... unless the group has no more than so many pairs."""
+"""... unless the group has at most this many pairs."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -55,17 +55,17 @@ class Pair:
 
 
 def canonical(text: str) -> str:
-    """The form of a text that is compared: case folded, 0 for each run of digits."""
+    """Normalise a text for comparison: case folded, 0 for each run of digits."""
     return re.sub(r"\d+", "0", text.casefold())
 
 
 def text_keys(pair: Pair) -> Set[str]:
-    """All texts of a pair that may be in one split only, in the form that is compared."""
+    """List all texts of a pair that may be in one split only, normalised for comparison."""
     keys = {"document " + canonical(pair.source), "synopsis " + canonical(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # The whole line is cut as well as its paragraphs: that is what a reader of the files can check.
+    # The whole line is split as well as its paragraphs, because readers of the files can check only the line.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = canonical(unit)
@@ -74,7 +74,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Why a pair is unfit, judged by itself; None if it is fit."""
+    """Reason to drop a pair, without regard to other pairs; None to keep it."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,
@@ -89,7 +89,7 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 
 
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
-    """The pairs to use, in order, and the number dropped for each reason; of equal documents the first stays."""
+    """Select pairs, in order; also returns the number dropped for each reason. Of equal documents the first stays."""
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
@@ -105,7 +105,7 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Groups of pairs whose source packages share a text, or a name but for digits; keyed by the first source name."""
+    """Group pairs if their source packages share a text or, apart from digits, a name; keyed by the first name."""
     parent: Dict[str, str] = {}
 
     def find(node: str) -> str:
@@ -126,10 +126,10 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 
 
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
-    """Split -> pairs, and the number dropped by ``--max-per-group`` and by the sizes.
+    """Assign groups to splits; also returns the numbers dropped by ``--max-per-group`` and by the sizes.
 
-    Groups come in the order of their seeded hash; each goes to the first of test, valid and train with room
-    for all of it. The lines keep this order, so the first lines of a file are a fair sample of it.
+    Groups come in the order of their seeded hash. Each goes to the first of test, valid and train that can hold all of
+    it. The lines keep this order, so the first lines of a file are a random sample of it.
     """
 
     def rank(text: str) -> Tuple[str, str]:
@@ -154,7 +154,7 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
 
 
 def crossings(splits: Groups) -> List[str]:
-    """The source packages and texts that are in more than one split; empty if the guarantee holds."""
+    """Find source packages and texts that are in more than one split; empty if the guarantee holds."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})

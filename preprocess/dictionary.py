@@ -1,4 +1,4 @@
-"""Builds dictionaries with a copy tail: the words that the model learns, then every other word of the documents."""
+"""Build dictionaries with a copy tail: the words that the model learns, then every other word of the documents."""
 
 from pathlib import Path
 from typing import List, Tuple
@@ -13,7 +13,7 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """All words of the files with their counts, as fairseq counts them.
+    """Count all words of the files, with fairseq's rules.
 
     Raises:
         InputError: a file is missing or not UTF-8.
@@ -22,19 +22,19 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        for _ in read_lines(path):  # finds bad UTF-8, of which fairseq's own message would not name the place
+        for _ in read_lines(path):  # finds invalid UTF-8; fairseq's own message would not say where it is
             pass
         Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts
 
 
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
-    """Known words by frequency, padded to a multiple of 8 entries, then the copy tail in alphabetical order.
+    """Build a dictionary: known words by frequency, padded to a multiple of 8, then the copy tail, sorted.
 
     Args:
-        train: files whose most frequent words the model learns.
-        documents: further files whose words can be copied.
-        size: how many words are learnt, besides the special symbols; -1 for all.
+        train: files of text; the model learns their most frequent words.
+        documents: further files; their words can be copied.
+        size: number of words to learn, without the special symbols; -1 for all.
         jobs: number of processes.
         tail: False leaves the copy tail out.
 
@@ -45,16 +45,16 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
     for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
-        if not is_padding_word(word):  # such a word would count as known
+        if not is_padding_word(word):  # otherwise such a word would count as known
             dictionary.add_symbol(word, n=0)
     return dictionary
 
 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
-    """The words of a dictionary's file, all known and in its order, then a copy tail of the other words of the texts.
+    """Read a dictionary's words, all known and in its order, and add a copy tail of the other words in the texts.
 
-    Words that the file gives the count 0 have vectors in a pretrained model all the same. They get the count 1, because
-    0 would make them part of the tail.
+    Words with a count of 0 in the file also have vectors in a pretrained model. They get the count 1, because 0 would
+    make them part of the tail.
 
     Raises:
         InputError: the file is not a dictionary.
@@ -76,18 +76,18 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """The dictionaries of documents and summaries: the same words under the same ids, but each side with its own bound.
+    """Build dictionaries of documents and summaries: the same words with the same ids, but a bound for each side.
 
     Both list the most frequent words of summaries, then the most frequent other words of documents, then the copy tail.
     The second group has counts only in the documents' dictionary; for the summaries', it belongs to the tail. Each of
     the first two groups is padded so that it ends at a multiple of 8 entries.
 
     Args:
-        train: documents whose most frequent words the model learns.
-        summaries: texts whose most frequent words it learns to generate.
-        documents: further files whose words can be copied.
-        size: how many words are learnt in all, besides the special symbols; -1 for all.
-        target_size: how many of these are generated; they count as learnt even if no document has them.
+        train: documents; the model learns their most frequent words.
+        summaries: the model learns to generate their most frequent words.
+        documents: further files; their words can be copied.
+        size: number of words to learn in all, without the special symbols; -1 for all.
+        target_size: number of these that can be generated; they count as learned even if no document has them.
         jobs: number of processes.
 
     Raises:
@@ -108,7 +108,7 @@ def build_bounded_dictionaries(
         source.add_symbol(word, n=counts[word])
     source.pad_to_multiple_(8)
     for word in sorted(seen.difference(source.symbols)):
-        if not is_padding_word(word):  # such a word would count as known
+        if not is_padding_word(word):  # otherwise such a word would count as known
             source.add_symbol(word, n=0)
     for word in source.symbols[len(target) :]:
         target.add_symbol(word, n=0)

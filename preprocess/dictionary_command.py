@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_etads.platform.console import Parser, add_jobs, command
+from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_outputs
 
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError for impossible sizes, files that are not there, and options that need one another."""
+    """Raise InputError for impossible sizes, missing files, and options that need one another."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
     for path in [*args.train, *args.documents, *(args.summaries or [])]:
@@ -77,12 +77,14 @@ def main(args: argparse.Namespace) -> None:
 
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
-    jobs = max(1, args.jobs)
+    check_positive(jobs=args.jobs)
     if args.target_size:
-        both = build_bounded_dictionaries(args.train, args.summaries, args.documents, args.size, args.target_size, jobs)
+        both = build_bounded_dictionaries(
+            args.train, args.summaries, args.documents, args.size, args.target_size, args.jobs
+        )
         written = dict(zip((args.out, args.target_dictionary), both))
     else:
-        written = {args.out: build_dictionary(args.train, args.documents, args.size, jobs)}
+        written = {args.out: build_dictionary(args.train, args.documents, args.size, args.jobs)}
     for path, dictionary in written.items():
         write_dictionary(dictionary, path)
         known = known_words(dictionary)

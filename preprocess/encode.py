@@ -1,4 +1,4 @@
-"""Raw text to words, and words to subwords, in many processes, through fairseq's own --tokenizer and --bpe classes."""
+"""Encode raw text to words, and words to subwords, in many processes, with fairseq's --tokenizer and --bpe classes."""
 
 import contextlib
 import io
@@ -23,13 +23,13 @@ TO_WORDS, TO_SUBWORDS = "words", "subwords"
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
-    """What fairseq builds its tokenizer and its subword encoder from."""
+    """Options from which fairseq builds its tokeniser and its subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """The tokenizer ``--tokenizer etads`` for documents or for summaries, which treat sentence marks differently."""
+    """Build the ``--tokenizer etads`` for documents or for summaries, which treat sentence marks differently."""
     from fairseq.data import encoders
 
     options = _fairseq_options(settings, out)
@@ -39,7 +39,7 @@ def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
 
 
 def _build_subword_encoder(settings: Settings, out: Path) -> Any:
-    """fairseq's encoder for the subword model in ``out``.
+    """Build fairseq's encoder for the subword model in ``out``.
 
     Raises:
         InputError: the model is damaged.
@@ -57,7 +57,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """The function of a stage that encodes a line: raw text to words, or words to subwords."""
+    """Return the function that encodes a line in a stage: raw text to words, or words to subwords."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
@@ -107,7 +107,7 @@ def encode_all(
     """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``made``'s folder.
 
     Args:
-        out: holds the subword model. made: lists the new files. read: the lines of a file that are to be encoded.
+        out: holds the subword model. made: lists the new files. read: reads the lines of a file to encode.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name
@@ -119,7 +119,7 @@ def encode_all(
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Numbers of tokens in a file's lines: mean, greatest, and how many lines are longer than what the papers read."""
+    """Numbers of tokens in a file's lines: mean, maximum, and the number of lines longer than the papers' limit."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
     return {

@@ -3,15 +3,15 @@
 OUT/factors/SPLIT.NAME holds a value per token of OUT/tokens/SPLIT.source, as text; a subword has the value of its word.
 From these files are made:
 
-    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: those asked for, in their order
+    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: the factors in use, in their order
     OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
     OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
 
-The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ...; the
-last bin is for that number and all greater ones. *idf* is ln((1 + D) / (1 + df)), where df of the D training documents
-have the word, in bins of equal width from 0 to ln(1 + D), the idf of a word that no training document has. A sentence
-mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence, for all of its
-words.
+The paper does not say how TF and IDF are binned. Here *tf* is the number of times that the word occurs in the document:
+1, 2, ...; the last bin also holds all greater numbers. *idf* is ln((1 + D) / (1 + df)), where df of the D training
+documents have the word. Its bins have equal width, from 0 to ln(1 + D), the idf of a word that no training document
+has. A sentence mark has the mark as its value. *salience*, which etads-shorten writes, is a level of each sentence, for
+all of its words.
 """
 
 import contextlib
@@ -40,20 +40,20 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""The factors that are tags of words, from a file or from spaCy."""
+"""Factors that are tags of words, from a file or from spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
 """The arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
-    """The words that the tokens make, and for each token the number of its word, from 0."""
+    """Join tokens to words; also returns the index of each token's word."""
     kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
     return subwords.join_words(tokens, kind)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """The number of documents, and for each word the number of documents that have it."""
+    """Count the documents, and for each word the documents that have it."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -63,12 +63,12 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """The bin of a word's idf: 0 if every document has it, bins - 1 if none or few have; see the module's docstring."""
+    """Bin of a word's idf: 0 if every document has it, bins - 1 if no or few have it; see the module's docstring."""
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
 class SpacyTagger:
-    """Tags words by an installed spaCy pipeline, without the parts that are not needed.
+    """Tagger of words by an installed spaCy pipeline, without its unneeded parts.
 
     Raises:
         InputError: spaCy or the model is not installed.
@@ -86,7 +86,7 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """The tags of the words, by the names of TAGS; ``starts`` says which begin a sentence, empty if unknown."""
+        """Tag words, by the names of TAGS; ``starts`` says which begin a sentence, empty if unknown."""
         from spacy.tokens import Doc
 
         document = self.pipeline(Doc(self.pipeline.vocab, words=words, sent_starts=starts or None))
@@ -97,7 +97,7 @@ class SpacyTagger:
 
 
 class FactorValues:
-    """Computes the factors of a line's tokens; each process has an instance of its own.
+    """Computation of the factors of a line's tokens; each process has its own instance.
 
     Args:
         idf: the bin of each word of the training documents.
@@ -109,7 +109,7 @@ class FactorValues:
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
-        # a tagger sees the words in their case
+        # a tagger sees the words in their original case
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
         self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
@@ -119,7 +119,7 @@ class FactorValues:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """For each factor, in the order of the settings, a line with a value per token.
+        """For each factor, in the order of the settings, make a line with a value per token.
 
         Args:
             where: the place of the line, for messages.
@@ -176,13 +176,13 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
-        """How many words a word between spaces becomes; SentencePiece can make several ("can´t") or none of it."""
+        """Number of words in text without spaces; SentencePiece can make several ("can´t") or none of it."""
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
     def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
-        """The level of its sentence for each of a line's words; raises InputError if they are not as many as these."""
+        """Level of each word's sentence; raises InputError if the numbers of levels and sentences differ."""
         values: List[str] = []
         sentences = self.tokenizer.encode_words(raw)
         if len(sentences) != len(levels):
@@ -196,7 +196,7 @@ class FactorValues:
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Tags of the ``expected`` words of a line, from tags of the words between spaces in the raw line."""
+        """Tags of a line's ``expected`` words, from tags of the words between spaces in the raw line."""
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
@@ -226,7 +226,7 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """By factor, the files that the settings need: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it is there.
+    """Files that the settings need, by factor: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it exists.
 
     Raises:
         InputError: one is missing.
@@ -244,7 +244,7 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
 
 
 def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
-    """The lines of a split's documents; raises InputError if a file has fewer than the others."""
+    """Yield the lines of a split's documents; raises InputError if a file has fewer lines than the others."""
     files = tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -259,13 +259,13 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
-    """Write all files that the module's docstring lists.
+    """Write all files that are listed in the module's docstring.
 
     Args:
-        like: the prepared directory whose dictionaries and bins of IDF are taken, or None.
+        like: a prepared directory from which dictionaries and bins of IDF are taken, or None.
 
     Raises:
-        InputError: tags are missing or do not fit, or spaCy is asked for and not there.
+        InputError: tags are missing or wrong, or spaCy is needed but not installed.
     """
     idf = _idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
@@ -286,7 +286,7 @@ def make_factors(
 
 
 def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
-    """The bin of each training word, which is also written to OUT/factors/idf.txt, for test sets that come later."""
+    """Compute the bin of each training word, and write them to OUT/factors/idf.txt for later test sets."""
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
@@ -300,7 +300,7 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary and the ids of a factor; raises InputError if these are not as long as the documents."""
+    """Write the dictionary and the ids of a factor; raises InputError if their lengths differ from the documents'."""
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary, indexed_dataset

@@ -18,7 +18,7 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Paths of the files; None where none was given.
+    """Paths of the files; None for files that were not given.
 
     Attributes:
         encoder_json: numbers of GPT-2's pieces. vocab_bpe: its merges. dictionary: of fairseq, with these numbers as
@@ -38,11 +38,11 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """Whether no subwords need to be learnt."""
+        """Tell whether the subwords are given, so that none need to be learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
-        """Raise InputError if one is missing or damaged, or goes with other options."""
+        """Raise InputError if a file is missing or damaged, or excludes other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
             if path is not None and settings.tokens != "gpt2":
@@ -75,7 +75,7 @@ class GivenFiles:
             load_pieces(self.model)
 
     def record(self) -> Dict[str, str]:
-        """Checksums of the files, by the names that they have in fairseq's archives."""
+        """Checksums of the files, by their names in fairseq's archives."""
         names = {
             "encoder.json": self.encoder_json,
             "vocab.bpe": self.vocab_bpe,
@@ -85,7 +85,7 @@ class GivenFiles:
         return {name: checksum(path) for name, path in names.items() if path is not None}
 
     def copy_to(self, out: Path, settings: Settings) -> None:
-        """Copy the files of the subwords beside the prepared data."""
+        """Copy the files of the subwords to the folder of the prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])
         elif self.model is not None:
@@ -96,12 +96,12 @@ class GivenFiles:
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
-    """Raise InputError unless the files are those of a BPE of bytes, and every piece that can be made has a number."""
+    """Raise InputError unless the files are from a byte-level BPE, and have a number for every possible piece."""
     numbers = _read_numbers(encoder_json)
     pieces = _byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         pair = line.split()
-        if number > 1 and line and len(pair) != 2:  # the first line says which version it is
+        if number > 1 and line and len(pair) != 2:  # the first line gives the version
             raise InputError(f"{MERGES} {vocab_bpe}: line {number} is not a merge, two pieces and a space between them")
         if number > 1 and line:
             pieces.append("".join(pair))
@@ -114,7 +114,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
 
 
 def _read_numbers(path: Path) -> Dict[str, int]:
-    """Piece -> number; raises InputError if the file says something else."""
+    """Read piece -> number; raises InputError if the file has other content."""
     try:
         numbers: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -127,6 +127,6 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _byte_symbols() -> List[str]:
-    """The character by which GPT-2 writes each byte: itself if it can be printed, else one from U+0100 on."""
+    """Map each byte to GPT-2's character for it: itself if it can be printed, otherwise one from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

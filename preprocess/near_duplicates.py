@@ -1,7 +1,7 @@
-"""Documents that are nearly equal, in one split or in two: MinHash over runs of words, by the package datasketch.
+"""Find documents that are nearly equal, in one split or in two, by MinHash over runs of words (the package datasketch).
 
-The similarity of two documents is that of Jaccard: of all different runs of SHINGLE words (lower-cased, without
-punctuation) that either has, the share that both have. MinHash (Broder 1997) estimates it from PERMUTATIONS numbers a
+The similarity of two documents is Jaccard's: the share of distinct runs of SHINGLE words (lower-cased, without
+punctuation) that both have, among all that either has. MinHash (Broder 1997) estimates it from PERMUTATIONS numbers a
 document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth comparing. So the
 time is proportional to the number of documents, and the memory, too: about 10 KB each.
 """
@@ -26,21 +26,23 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Words of a run. Fewer would make texts on one subject alike, more would make an edited word weigh more."""
+"""Number of words in a run. With fewer, texts on one subject would be similar. With more, an edited word would weigh
+more.
+"""
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""The least share of pairs, of exactly the similarity asked for, that are to be compared."""
+"""Minimum share of the pairs with exactly the given similarity that must be compared."""
 EXAMPLES = 5
-"""Pairs that report.json quotes, the most similar ones."""
+"""Number of pairs that report.json quotes, the most similar ones."""
 QUOTED = 120
-"""Characters of a document that are quoted."""
+"""Number of characters of a document that are quoted."""
 
 _WORD = re.compile(r"\w+")
 
 
 def parse_similarity(text: str) -> float:
-    """The value of --near-duplicates."""
+    """Parse the value of --near-duplicates."""
     try:
         similarity = float(text)
     except ValueError:
@@ -59,13 +61,13 @@ def check_datasketch() -> None:
 
 
 def shingles(line: str) -> Set[str]:
-    """The runs of SHINGLE words of a document; all of its words if it has fewer, none if it has none."""
+    """List the runs of SHINGLE words of a document; all of its words if it has fewer, none if it has none."""
     words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
 def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
-    """The MinHash (PERMUTATIONS,) of each document; None of one without words."""
+    """MinHash (PERMUTATIONS,) of each document; None for one without words."""
     from datasketch import MinHash
 
     made: List[Optional[np.ndarray]] = []
@@ -78,11 +80,11 @@ def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
 
 
 def _nothing() -> None:
-    """Nothing must be done when a process starts."""
+    """Do nothing when a process starts."""
 
 
 def bands(similarity: float) -> Tuple[int, int]:
-    """How many bands of how many numbers a signature is cut into; documents that agree in a band are compared.
+    """Number and length of the bands of a signature; documents that agree in a band are compared.
 
     The longest bands with which FOUND_SHARE of the pairs of this similarity agree in one.
     """
@@ -94,7 +96,7 @@ def bands(similarity: float) -> Tuple[int, int]:
 
 
 class _Index:
-    """The documents so far; of those nearly equal in a split the first stands for the others."""
+    """Index of the documents so far. Among nearly equal documents in a split, the first represents the others."""
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
@@ -105,7 +107,7 @@ class _Index:
         self._places: List[Tuple[str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
-        """The most similar earlier document of each split that has one, as its similarity and its line."""
+        """Add a document; returns similarity and line of the most similar earlier document in each split."""
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
@@ -122,7 +124,7 @@ class _Index:
 
 
 def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
-    """Split, line number and text of all documents but the empty ones and those equal to an earlier one."""
+    """Yield split, line number and text of all documents, except empty ones and duplicates of an earlier one."""
     known: Set[bytes] = set()
     for split in splits:
         for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
@@ -133,7 +135,7 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
 
 
 def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
-    """Compare all documents of TEXT/SPLIT.source, and list those nearly equal to an earlier one in TEXT/LIST.
+    """Compare all documents of TEXT/SPLIT.source, and list nearly equal pairs in TEXT/LIST.
 
     Equal documents, which :func:`.overlap.overlap` counts, are compared once.
 
@@ -167,7 +169,7 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
 
 def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
-    """A pair with the beginnings of its documents; ``value`` is minus the similarity."""
+    """Show a pair with the beginnings of its documents; ``value`` is minus the similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
     start = max(same - QUOTED // 2, 0)  # where they differ
@@ -181,7 +183,7 @@ def _line(path: Path, number: int) -> str:
 
 
 def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
-    """The report in lines for the terminal."""
+    """Describe the report in lines, for the terminal."""
     yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
     for split, counts in report["splits"].items():
         yield f"  {split}: " + ", ".join(f"{number:,} {where}" for where, number in counts.items())

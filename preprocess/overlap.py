@@ -1,4 +1,4 @@
-"""Documents that occur twice in a corpus, or in two of its splits."""
+"""Count documents that occur twice in a corpus, or in two of its splits."""
 
 import hashlib
 from pathlib import Path
@@ -10,13 +10,13 @@ from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
-    """For each split, how many of its documents are duplicates within it or also in a split before it.
+    """For each split, count the documents that are duplicates within it or that are also in an earlier split.
 
-    Whole lines of TEXT/SPLIT.source are compared, empty ones aside, by 8 bytes of a hash each. So it needs 8 bytes of
-    memory for a document, and among a million documents the chance of a single false match is 1 in 20 million.
+    Whole lines of TEXT/SPLIT.source are compared by 8 bytes of a hash; empty lines do not count. This takes 8 bytes of
+    memory for each document. Among a million documents the probability of a single false match is 1 in 20 million.
 
     Args:
-        repeated: training documents are repeated, line after line, for each of their references; count them once.
+        repeated: training documents are repeated on consecutive lines, once for each reference; count them once.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}

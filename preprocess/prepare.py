@@ -1,8 +1,8 @@
-"""Parallel text to a directory that fairseq-train reads: the command ``etads-prepare``.
+"""Convert parallel text to a directory that fairseq-train reads: the command ``etads-prepare``.
 
-Text is tokenised, subwords are learnt and applied, and the result is binarised. Tokenisers and subword models are used
-through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive`` with the options that this
-command prints treats new text exactly as the training text was treated.
+Text is tokenised, subwords are learned and applied, and the result is binarised. Tokenisers and subword models are used
+through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive``, with the options that this
+command prints, treats new text exactly like the training text.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
-from fairseq_etads.platform.console import Parser, add_jobs, command
+from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, locked
 from fairseq_etads.text.atomic import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
@@ -46,10 +46,10 @@ second call with the same options does only what is missing."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Checksums of the text files of the splits, by file name; ``made`` watches them from now on.
+    """Compute checksums of the splits' text files, by file name; ``made`` watches them from now on.
 
     Raises:
-        InputError: a file is missing, empty or not what TEXT/SHA256SUMS says, or a pair of files differs in its number
+        InputError: a file is missing, empty or differs from TEXT/SHA256SUMS, or a pair of files differs in the number
             of lines.
     """
     listed = Checksums(text, "Make the text again")
@@ -73,7 +73,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
 
 
 def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
-    """Write ``record`` to prepare.json, unless it is there and says the same.
+    """Write ``record`` to prepare.json, unless the file has the same content.
 
     Raises:
         InputError: OUT was made with other options or from other text.
@@ -95,7 +95,7 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 
 
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
-    """Learn the subword model from the training text in ``words``, or copy that of ``like``, or the given one."""
+    """Learn the subword model from the training text in ``words``, or copy ``like``'s or the given one."""
     names = settings.subword_files
     if like:
         for name in names:
@@ -114,7 +114,7 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     """Write OUT/report.json: numbers of tokens of all texts, known and unknown words, SHA-256 of the files in OUT/bin.
 
-    Means and maxima are what Table 2 of the Aggregation Transformer's paper gives.
+    Table 2 of the Aggregation Transformer's paper gives means and maxima.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -136,19 +136,21 @@ def prepare(
     given: GivenFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Make in ``out`` what is missing; returns the options for new text (see :func:`inference_options`).
+    """Make the missing files in ``out``; returns the options for new text (see :func:`inference_options`).
 
     Args:
-        like: a prepared directory whose settings, subword model and dictionaries are taken; ``text`` may then have only
-            some of the splits.
-        given: subwords and a dictionary that others have made.
-        shard: make nothing but this share of the words (see :mod:`etads_preprocess.word_shards`).
+        like: a prepared directory from which settings, subword model and dictionaries are taken; ``text`` may then have
+            only some of the splits.
+        given: subwords and a dictionary from elsewhere.
+        shard: make only this share of the words (see :mod:`etads_preprocess.word_shards`).
 
     Raises:
-        InputError: the text, the options or an earlier output do not fit.
+        InputError: the text, the options or an earlier output are wrong.
     """
+    if "\n" in str(out):
+        raise InputError("OUT has a line break in its path, which commands that read the options would lose: rename it")
     if os.path.realpath(text) == os.path.realpath(out):
-        raise InputError(f"OUT {out} is also TEXT, whose checksums would be replaced: name another folder")
+        raise InputError(f"OUT {out} is also TEXT, and would replace its checksums: name another folder")
     with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
         return _prepare(settings, text, out, jobs, like, given, shard)
 
@@ -202,10 +204,10 @@ def _prepare(
 
 
 def check_made(out: Path) -> Checksums:
-    """The checksums of what is in ``out`` already; what is missing but for prepare.json can be made again.
+    """Checksums of the existing files in ``out``. Missing files other than prepare.json can be made again.
 
     Raises:
-        InputError: a file is not what it was when it was made.
+        InputError: a file has changed since it was made.
     """
     Checksums(out, f"Delete {out} or give another OUT").verify(["prepare.json"])
     made = Checksums(out, "Delete it to have it made again")
@@ -217,7 +219,7 @@ def check_made(out: Path) -> Checksums:
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
-    """Checksums of what is taken from --like: dictionaries, the subword model and the bins of IDF."""
+    """Checksums of the files taken from --like: dictionaries, the subword model and the bins of IDF."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
@@ -233,7 +235,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    flag: Any = {"action": "store_true", "default": None}  # None: not given, which --like must know
+    flag: Any = {"action": "store_true", "default": None}  # None: not given, which --like must be able to tell
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
     add(
@@ -253,7 +255,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--model",
         metavar="FILE",
         type=Path,
-        help="for bpe: merges that subword-nmt has learnt; for sentencepiece: a SentencePiece model (default: learnt "
+        help="for bpe: merges that subword-nmt has learned; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
@@ -262,7 +264,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--dictionary",
         metavar="FILE",
         type=Path,
-        help="for gpt2: BART's dict.txt, whose words the model then knows, in this order (default: the pieces of the "
+        help="for gpt2: BART's dict.txt: the model then knows its words, in this order (default: the pieces of the "
         "training text by frequency)",
     )
     add("--keep-case", **flag, help="do not lower-case (CNN/DM systems lower-case)")
@@ -311,15 +313,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--shard",
         metavar="I/N",
         help="make only the I-th of N shares of the words (2/4: the second of four), in OUT/shards. Several processes "
-        "or machines that see OUT divide the text so; the same command without --shard then joins the shares and goes "
-        "on",
+        "or machines that see OUT can share the work; the same command without --shard then joins the shares and "
+        "continues",
     )
     add_jobs(parser)
     return parser
 
 
 def _settings_from(args: argparse.Namespace) -> Settings:
-    """The settings that the options say; raises InputError if options are given with --like."""
+    """Read the settings from the options; raises InputError if options are given with --like."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
@@ -340,7 +342,8 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-prepare``."""
     given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
-    options = prepare(_settings_from(args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
+    check_positive(jobs=args.jobs)
+    options = prepare(_settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
         return

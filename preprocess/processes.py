@@ -1,4 +1,4 @@
-"""Work shared among processes: results in order, errors as they were raised, slow imports done once for all."""
+"""Share work among processes: results in order, errors as they were raised, slow imports done only once."""
 
 import itertools
 import multiprocessing
@@ -11,19 +11,20 @@ from fairseq_etads.platform.console import leave_signals_to_parent
 from fairseq_etads.platform.processes import process_pool
 
 CHUNK = 64
-"""Items that go to a process at a time."""
+"""Number of items that go to a process at a time."""
 
 PLUGIN = "fairseq_etads.plugin"
 """The module that registers --tokenizer etads with fairseq; importing it takes seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
-"""What --tokenizer etads imports, the last two when it first cuts a text."""
+"""Modules that --tokenizer etads imports, the last two when it first splits a text."""
 
 
 def _processes(preload: Sequence[str]) -> Any:
-    """Processes forked from a server that has imported the modules ``preload`` and done nothing else.
+    """Processes forked from a server that has only imported the modules ``preload``.
 
-    Forking this process, which may have used torch, can deadlock, and spawning imports everything anew in each.
+    Forking this process can deadlock, because it may have used torch. Spawning would import everything again in each
+    process.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -31,7 +32,7 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """A :func:`process_pool`; ``start`` is a function and its arguments, called in every process."""
+    """Make a :func:`process_pool`; ``start`` is a function and its arguments, called in every process."""
     return process_pool(count, _start_process, start, _processes(preload))
 
 
@@ -42,7 +43,7 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that needs the plugin in a process of its own; what it raises is raised here.
+    """Call a function that needs the plugin in a process of its own; its exceptions are raised here.
 
     Args:
         function: defined at the top level of a module, so that the process finds it.
@@ -55,7 +56,7 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and keep what it raises: a pool says nothing of it but that a process has ended."""
+    """Call ``start`` and keep its exception: a pool only says that a process has ended."""
     global _start_error
     try:
         start(*arguments)
@@ -64,7 +65,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
-    """What ``function`` makes of the items; raises what the start of this process raised."""
+    """Apply ``function`` to the items; raises the exception of this process's start, if any."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -79,25 +80,25 @@ def ordered_map(
     preload: Sequence[str] = (),
     small: int = 1000,
 ) -> Iterator[Any]:
-    """The results of ``function`` for ``items``, in order, whatever the number of processes.
+    """Yield the results of ``function`` for ``items``, in order, whatever the number of processes.
 
-    At most a few chunks of items and results are in memory at a time. Up to ``small`` items are not worth starting
-    processes for and are worked on in this one.
+    At most a few chunks of items and results are in memory at a time. For up to ``small`` items no processes are
+    started; this one does the work.
 
     Args:
-        function: list of items -> list of results, one each. Like ``start`` it is defined at the top level of a module,
-            so that processes find it.
+        function: list of items -> list of results, one each. Like ``start``, it is defined at the top level of a
+            module, so that processes can find it.
         start: called as ``start(*arguments)`` in every process that works, before its first items.
         preload: modules that ``function`` needs and that take seconds to import; processes share one import of them.
 
     Raises:
-        InputError: a process was killed, by a lack of memory for example.
+        InputError: a process was killed, for example for lack of memory.
         Exception: whatever ``start`` or ``function`` raises.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     worthwhile = -(-small // CHUNK)  # chunks, rounded up
-    # this process is spared the plugin: the server imports it once, also for the calls of run_apart that follow
+    # this process does not need the plugin: the server imports it once, also for later calls of run_apart
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

@@ -8,14 +8,14 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """Share ``number`` of ``shares``, from 1 on."""
+    """Share ``number`` of ``shares``, counted from 1."""
 
     number: int
     shares: int
 
     @classmethod
     def parse(cls, value: str) -> "Shard":
-        """The shard that "2/4" stands for; raises InputError for what is none."""
+        """Parse a value such as "2/4"; raises InputError for any other."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
         if not found or not 1 <= int(found.group(1)) <= int(found.group(2)):
             raise InputError(f"--shard {value}: choose I/N with I from 1 to N, such as 2/4, the second of four")
@@ -23,17 +23,17 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its files: "2-of-4"."""
+        """Part of file names: "2-of-4"."""
         return f"{self.number}-of-{self.shares}"
 
     def siblings(self) -> List["Shard"]:
-        """All shards of the same work, this one among them."""
+        """List all shards of the same work, including this one."""
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
     def lines(self, path: Path) -> Iterator[str]:
-        """The lines of a plain file that begin in this share of its bytes, without their line ends.
+        """Yield the lines of a plain file that begin in this share of its bytes, without their line ends.
 
-        The lines of all shares, one share after the other, are those of the file.
+        The lines of all shares, in the order of the shares, are the lines of the file.
 
         Raises:
             InputError: a line is not UTF-8.
@@ -43,7 +43,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # the rest of a line that begins before, or the end of one
+                file.readline()  # the rest of a line that begins earlier, or the end of one
             place = file.tell()
             while place < end:
                 line = file.readline()

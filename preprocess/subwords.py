@@ -1,4 +1,4 @@
-"""Learns subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
+"""Learn subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
 
 import contextlib
 import io
@@ -17,14 +17,14 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 
 
 SENTENCEPIECE_BYTES = 1 << 28
-"""SentencePiece keeps all text that it learns from, in twenty times its size. Of more than this, it gets a part."""
+"""Largest size of text to learn from. SentencePiece keeps all of its text in memory, at twenty times its size."""
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt) and write them to ``codes``.
 
-    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. So the file begins with the merges that
-    make the words of WHOLE: the first merges are always applied, and these touch no other word unless it has a "<".
+    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. So the file begins with the merges of
+    the words in WHOLE. The first merges are always applied, and these change no other word without a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -38,10 +38,10 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path) -> List[str]:
-    """The lines of a file of merges that subword-nmt has written, the version first if it says one.
+    """Read the lines of a file of merges from subword-nmt, the version first if there is one.
 
     Raises:
-        InputError: the file is something else.
+        InputError: the file has other content.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
@@ -53,10 +53,10 @@ def read_merges(path: Path) -> List[str]:
 
 
 def write_merges(lines: List[str], codes: Path) -> None:
-    """Write merges to ``codes``, behind those of the words of WHOLE.
+    """Write merges to ``codes``, after the merges of the words in WHOLE.
 
     Args:
-        lines: merges, the version first if there is one; without, the file is of subword-nmt 0.1.
+        lines: merges, the version first if there is one; without it, the file is from subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
     whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
@@ -66,7 +66,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
 
 
 def _whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Merges that make each word of WHOLE from left to right; "</w>" marks its end.
+    """Make the merges of each word of WHOLE from left to right; "</w>" marks its end.
 
     Args:
         end_is_apart: the mark is a symbol of its own, as in subword-nmt 0.1.
@@ -78,15 +78,15 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces on the files together, and write ``model`` and, beside it, a ``.vocab`` file for people.
+    """Learn ``size`` pieces on the files together, and write ``model`` and, for people, a ``.vocab`` file.
 
-    Of texts of more than SENTENCEPIECE_BYTES, every n-th line is learnt from, so that memory does not grow with them.
+    From texts of more than SENTENCEPIECE_BYTES, only every n-th line is used, so that memory does not grow further.
 
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
 
     Raises:
-        InputError: the text is too small for so many pieces.
+        InputError: the text is too small for this number of pieces.
     """
     import sentencepiece
 
@@ -105,17 +105,17 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
             model_type=kind,
             character_coverage=0.9995,
             user_defined_symbols=[SENTENCE_MARK],
-            max_sentence_length=10_000_000,  # bytes; at its default of 4,192 long documents would be left out
+            max_sentence_length=10_000_000,  # in bytes; at its default of 4,192 long documents would be left out
             minloglevel=1,
         )
     except RuntimeError as error:
-        reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
+        reason = f"SentencePiece cannot learn this number of pieces from this text ({error})"
         raise InputError(f"--size {size}: {reason}") from None
     write_pieces(learnt.getvalue(), model)
 
 
 def load_pieces(path: Path) -> Any:
-    """A SentencePiece model; raises InputError if the file is none."""
+    """Load a SentencePiece model; raises InputError if the file is not one."""
     import sentencepiece
 
     try:
@@ -125,7 +125,7 @@ def load_pieces(path: Path) -> Any:
 
 
 def write_pieces(content: bytes, model: Path) -> None:
-    """Write a SentencePiece model and, beside it, a ``.vocab`` file for people."""
+    """Write a SentencePiece model and a ``.vocab`` file with the same stem for people."""
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=content)

@@ -1,8 +1,8 @@
-"""Summaries that several processes make: ``scripts/generate.sh`` writes its share of them, and joins all shares.
+"""Share summarisation among processes: ``scripts/generate.sh`` writes a share of the summaries, and joins all shares.
 
-A share is a file of JSON lines, OUT.shards/2-of-4.jsonl: first what it was made of (``made_of``), then each summary
-with the number of its document, from 0. It appears when it is complete. Whoever finds all shares, made of the same,
-writes OUT; two that do so at once write the same.
+A share is a file of JSON lines, OUT.shards/2-of-4.jsonl: first its inputs (``made_of``), then each summary with the
+number of its document, from 0. It appears when it is complete. The process that finds all shares, with the same inputs,
+writes OUT; two processes that do so at once write the same.
 """
 
 import argparse
@@ -20,26 +20,26 @@ from fairseq_etads.text.atomic import checksum
 from fairseq_etads.text.files import read_lines
 
 from .shards import Shard
+from .summary_files import best_summaries, write_summaries
 
-SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""How many documents a log says it has. fairseq-generate writes "INFO:module:text" where another module began to log
-before it set its own form, "time | INFO | module | text"."""
+"""Number of documents according to a log. fairseq-generate writes "INFO:module:text" if another module began to log
+before it set its own format, "time | INFO | module | text".
+"""
 
 
 def share_path(output: Path, shard: Shard) -> Path:
-    """The file of a share of ``output``."""
+    """File of a share of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """What decides the summaries: the command, how many documents there are, and SHA-256 of the files that it reads."""
+    """Everything that decides the summaries: the command, the number of documents, and SHA-256 of the input files."""
     return {"command": command, "documents": documents, "sha256": [checksum(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:
-    """What a share was made of, and then (number of the document, summary) by number.
+    """Read a share: first its inputs, then (number of the document, summary) by number.
 
     Raises:
         InputError: it is damaged.
@@ -54,7 +54,7 @@ def read_share(path: Path) -> Iterator[Any]:
 
 
 def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
-    """Whether a share is there, and was made of this."""
+    """Tell whether a share exists, and has these inputs."""
     return path.is_file() and next(read_share(path)) == wanted
 
 
@@ -68,15 +68,13 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     Raises:
         InputError: a summary is missing.
     """
-    found: Dict[int, str] = {}
-    expected = len(numbers or ())
-    for line in read_lines(log):
-        match, end = SUMMARY.match(line), TRANSLATED.search(line)
-        if match:
-            number = int(match.group(1))
-            found.setdefault(number if numbers is None else numbers[number], match.group(2))
-        elif numbers is None and end:
-            expected = int(end.group(1).replace(",", ""))
+    found = best_summaries(log)
+    if numbers is not None:
+        found = {numbers[number]: summary for number, summary in found.items()}
+        expected = len(numbers)
+    else:
+        said = [*filter(None, map(TRANSLATED.search, read_lines(log)))]
+        expected = int(said[-1].group(1).replace(",", "")) if said else 0
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +85,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """The summaries of all documents in order, if all shares are there; else None, and says which are not."""
+    """Return the summaries of all documents in order, if all shares exist; else None, and the missing shares."""
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
     other = [number for number, path in paths.items() if number not in missing and not is_made(path, wanted)]
@@ -100,7 +98,7 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """The summaries of all shares by number of the document; InputError if one has none or two."""
+    """Merge the summaries of all shares by number of the document; InputError if a document has none or two."""
     for share in shares:
         next(share)
     expected = 0
@@ -117,7 +115,10 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """What generate.sh calls before fairseq's work, and with --log after it; prints "done" if the share is there."""
+    """Do the part of generate.sh before fairseq's work, or with --log after it.
+
+    Prints "done" if the share is there, or "joined" if all are, and OUT has been written.
+    """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)
     parser.add_argument("--output", type=Path, required=True)
@@ -126,7 +127,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that decide the result")
     parser.add_argument("--log", type=Path, help="what fairseq said")
     parser.add_argument("--every", action="store_true", help="fairseq has read each N-th document from a file")
-    parser.add_argument("--joined", type=Path, required=True, help="where all summaries go, if all shares are there")
+    parser.add_argument("--names", type=Path, required=True, help="the names of all documents, a line each")
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)
@@ -138,9 +139,8 @@ def main(argv: Optional[List[str]] = None) -> None:
             return
         summaries = all_summaries(args.output, shard, wanted)
         if summaries is not None:
-            with writing(args.joined) as file:
-                file.writelines(f"{summary}\n" for summary in summaries)
-        print("done")
+            write_summaries(str(args.output), summaries, list(read_lines(args.names)))
+        print("done" if summaries is None else "joined")
 
 
 if __name__ == "__main__":

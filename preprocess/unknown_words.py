@@ -1,4 +1,4 @@
-"""How many words prepared data lets a model know, and how much of the summaries they leave unknown."""
+"""Count the words of prepared data that a model can know, and the unknown words of summaries."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
@@ -7,19 +7,20 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
 
 FEWEST = 0.9
-"""A smaller share than this of the words that were asked for deserves a warning."""
+"""Smallest share of the requested words without a warning."""
 
 
 def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """What report.json says about words; needs the plugin.
+    """Make the part of report.json about words; needs the plugin.
 
     Args:
-        out: the prepared directory, with tokens/ and bin/. wanted: by side, how many words were asked for.
+        out: the prepared directory, with tokens/ and bin/. wanted: by side, the number of words asked for.
 
     Returns:
         "known", the number of words (or subwords) that a model knows of each side, without special symbols; "asked";
-        and "summaries", by split: "words" of the summaries; "unknown", how many of these are not known on the
-        summaries' side; "copyable", how many of the unknown ones occur in their document, which is not truncated here.
+        and "summaries", by split: "words" of the summaries; "unknown", the number of these that are not known on the
+        summaries' side; "copyable", the number of unknown words that occur in their document, which is not truncated
+        here.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -45,7 +46,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Lines that say the same in words, and warn of a side that knows far fewer words than were asked for."""
+    """Describe the report in words, and warn of a side with far fewer words than were asked for."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

@@ -1,8 +1,9 @@
-"""Words by several processes or machines: ``etads-prepare --shard I/N`` makes a share, without --shard it joins them.
+"""Share tokenisation among processes or machines: ``etads-prepare --shard I/N`` makes a share, without --shard joins
+all.
 
 A share is a folder OUT/shards/2-of-4, with a prepare.json and SHA256SUMS of its own, so that processes that make other
-shares at the same time do not touch it. It holds the words of a part of each file of TEXT; all parts together are the
-file that one process would have made, byte for byte.
+shares at the same time do not touch it. It holds the words of a part of each file of TEXT. All parts together are equal
+to the file of a single process, byte for byte.
 """
 
 import re
@@ -19,15 +20,15 @@ from .shards import Shard
 
 
 def shard_folder(out: Path, shard: Shard) -> Path:
-    """Where the words of a share are."""
+    """Folder of the words of a share."""
     return out / "shards" / shard.name
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """All shards of the work that a folder of shares was begun for; empty if there is none.
+    """List all shards of the work for which a folder of shares was begun; empty if there is none.
 
     Raises:
-        InputError: there are shares of different numbers of shards.
+        InputError: the shares are from different numbers of shards.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})
@@ -38,10 +39,10 @@ def _shards_of(folder: Path) -> List[Shard]:
 
 
 def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
-    """Put together the files of OUT/``words`` that are missing, if there are shares of them.
+    """Join the shares of files that are missing in OUT/``words``, if there are shares.
 
     Args:
-        record: what prepare.json says. words: the name of the folder. made: lists the new files.
+        record: content of prepare.json. words: name of the folder. made: lists the new files.
 
     Raises:
         InputError: shares are missing, damaged, or were made with other options or from other text.
@@ -56,7 +57,7 @@ def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[s
     if missing:
         raise InputError(
             f"{out / 'shards'}: of {len(shards)} shares, {', '.join(missing)} are not complete; run the same command "
-            f"with --shard {missing[0]}/{len(shards)}, or delete {out / 'shards'} to go on without shares"
+            f"with --shard {missing[0]}/{len(shards)}, or delete {out / 'shards'} to continue without shares"
         )
     listed = {}
     for folder in folders.values():

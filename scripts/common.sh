@@ -148,58 +148,35 @@ with errors_in_one_line("generate.sh"):
 PYTHON
 }
 
-# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a command of fairseq; what it says goes to the end of LOG, and to the
-# terminal what a user wants to know of it: progress, warnings, the reason of a failure.
+# prepared_of RUN: print the folder with the prepared data that RUN was trained with.
+prepared_of() {
+    python -m fairseq_etads.jobs.run_record "$1"
+}
+
+# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a command of fairseq; what it says goes to LOG, and to the terminal
+# what a user wants to know of it: progress, warnings, the reason of a failure.
 run_fairseq() {
     supervise python "$ROOT/scripts/fairseq_log.py" "$@"
 }
 
 # train_once RUN PREPARED [options of fairseq-train]: train, and show progress; everything is in RUN/train.log. Does nothing if
-# training with these options has finished: fairseq-train would do one step more each time it is started again. Checkpoints are
-# written every 1,000 steps and at the end of every epoch; the last and the best are kept. The plugin's task and criterion are left
-# out if there is another --user-dir among the options.
+# training with these options and data has finished. Checkpoints are written every 1,000 steps and at the end of every epoch; the
+# last and the best are kept. The plugin's task and criterion are left out if there is another --user-dir among the options.
 train_once() {
-    local run=$1 prepared=$2 command recorded wanted plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
+    local run=$1 prepared=$2 plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
     shift 2
     case " $* " in *" --user-dir "*) plugin=() ;; esac
     case " $* " in *" --cpu "*) hide_gpus ;; esac
-    command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"}
-        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
-        --no-progress-bar --log-format simple --log-interval 10 "$@")
-    recorded="${command[*]}"
-    recorded=${recorded/"--user-dir $PLUGIN --task"/--user-dir fairseq_etads --task}  # wherever these scripts are
-    wanted=$(without_log_interval <<< "$recorded")
-    if [ "$(cat "$run/finished.txt" 2>/dev/null | without_log_interval)" = "$wanted" ]; then
-        say "already trained with these options (delete $run/finished.txt to go on): $run/checkpoints/checkpoint_best.pt"
-        return
-    fi
     need_folder --out "$run"
-    note_other_options "$run" "$wanted"
-    say "training $run; Ctrl-C interrupts it, and the same command goes on; log: $run/train.log"
-    run_fairseq "$run/train.log" ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- "${command[@]}" || exit 2
-    echo "$recorded" > "$run/finished.txt"
-    rm -f "$run/started.txt"
-    if [ -f "$run/checkpoints/checkpoint_best.pt" ]; then
-        say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
-    else
-        say "last checkpoint: $run/checkpoints/checkpoint_last.pt"
-    fi
+    supervise python "$ROOT/scripts/train_once.py" "$run" "$prepared" --plugin "$PLUGIN" \
+        ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} \
+        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
+        --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
 }
 
-# without_log_interval: a command on stdin without the option that changes nothing but the log.
-without_log_interval() {
-    sed 's/ --log-interval [0-9]*//g'
-}
-
-# note_other_options RUN COMMAND: say if the checkpoints in RUN come from another command, which training would silently go on from.
-note_other_options() {
-    local run=$1 before
-    before=$({ cat "$run/started.txt" "$run/finished.txt" 2>/dev/null || true; } | head -n 1 | without_log_interval)
-    if [ -f "$run/checkpoints/checkpoint_last.pt" ] && [ -n "$before" ] && [ "$before" != "$2" ]; then
-        say "$run holds a training with other options; going on from its last checkpoint with these (another --out begins anew):"
-        diff <(tr ' ' '\n' <<< "$before") <(tr ' ' '\n' <<< "$2") | sed -n 's/^\([<>]\) /     \1 /p' >&2 || true
-    fi
-    echo "$2" > "$run/started.txt"
+# once [options of once.py] -- COMMAND...: run a command unless its outputs are there, made by the same command from the same files.
+once() {
+    supervise python "$ROOT/scripts/once.py" "$@" || exit $?
 }
 
 # For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings from.
@@ -215,7 +192,8 @@ train_small() {
         shift
     done
     [ $# -eq 0 ] || shift
-    supervise "$ROOT/scripts/train.sh" --recipe paper --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    case " ${options[*]-} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
+    supervise "$ROOT/scripts/train.sh" --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
@@ -248,19 +226,22 @@ read_options() {
     done
 }
 
-# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless OUTPUT is newer than the end of its training.
+# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless they are there, made with the same options from the
+# same checkpoints, data and other files among the options.
 summarise_once() {
-    local run=$1 output=$2
+    local run=$1 output=$2 word reads=("$1"/checkpoints/checkpoint_{best,last}.pt)
     shift 2
-    [ "$output" -nt "$run/finished.txt" ] || supervise "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
+    for word in "$@"; do [ ! -e "$word" ] || reads+=("$word"); done
+    once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
-# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt by TEXT/test.target into RUN/rouge.json, unless that is newer.
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt by TEXT/test.target into RUN/rouge.json, unless that is
+# there, of the same files.
 score_once() {
     local run=$1 text=$2
     shift 2
-    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-        etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
+    once --makes "$run/rouge.json" --reads "$run/summaries.txt" "$text/test.target" \
+        -- etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
 }
 
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, and

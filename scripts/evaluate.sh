@@ -13,7 +13,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-summaries=() references="" documents="" lead=8 show=3 compare="" analyse="" more=()
+summaries=() references="" documents="" lead="" show=3 compare="" analyse="" more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --summaries) need_value "$@"; summaries+=("$2"); shift 2 ;;
@@ -30,6 +30,8 @@ while [ $# -gt 0 ]; do
 done
 [ ${#summaries[@]} -gt 0 ] || die "--summaries is missing; see --help"
 [ -n "$references" ] || die "--references is missing; see --help"
+[ -z "$lead" ] || [ -n "$documents" ] || die "--lead $lead: needs --documents, whose first words it scores"
+lead=${lead:-8}
 need_integer --lead "$lead"
 [[ $show =~ ^[0-9]+$ ]] || die "--show $show: choose a whole number"
 for file in "${summaries[@]}" "$references" ${documents:+"$documents"}; do

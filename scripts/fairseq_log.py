@@ -4,7 +4,7 @@
     scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
 It shows steps done and time left, validations with their samples, every kind of warning once, the amount of truncation,
-and the reason if the command fails. The exit status is the command's. It needs only Python.
+and the reason if the command fails. The exit status is the command's. One process at a time writes LOG.
 """
 
 import argparse
@@ -18,7 +18,14 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Set
+from pathlib import Path
+from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Set
+
+import children
+
+from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import locked
 
 SHOWN_EVERY = 10.0
 """Seconds between two lines of progress; a terminal shows all of them, in one place."""
@@ -96,10 +103,11 @@ class Watcher:
     """Reads the lines of fairseq's output and shows the important ones.
 
     Args:
-        command: the command that is run. say: shows a line; the second argument tells whether the next line may replace
-        it. clock: seconds from any start. usual_minutes: time after which to announce once the time left and that it
-        can be interrupted.
-    documents: number of documents to summarise, if it summarises.
+        command: the command that is run.
+        say: shows a line; the second argument tells whether the next line may replace it.
+        clock: seconds from any start.
+        usual_minutes: time after which to announce once the time left and that it can be interrupted.
+        documents: number of documents to summarise, if it summarises.
     """
 
     def __init__(
@@ -260,10 +268,14 @@ class Terminal:
         sys.stderr.flush()
 
 
-def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
-    """Run the command, write its output to ``log`` line by line, and return its exit status, or minus its signal."""
+def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int] = ()) -> int:
+    """Run the command, write its output to ``log`` line by line, and return its exit status, or minus its signal.
+
+    Args:
+        held: file descriptors of locks that the command shall hold, too.
+    """
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    child = children.start(command, held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
     ended_by = 0
 
@@ -276,9 +288,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
             ended_by = number
             child.terminate()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+    children.on_signals(leave)
     # stdout and stderr apart, so that neither cuts a line of the other
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
@@ -320,19 +330,37 @@ def main() -> int:
     parser.add_argument(
         "--documents", metavar="N", type=int, help="number of documents that fairseq-generate summarises"
     )
+    parser.add_argument("--new", action="store_true", help="replace LOG")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
     args = parser.parse_args()
+    children.end_with_parent()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)
+    with errors_in_one_line(os.path.basename(args.command[0])), locked(Path(args.log), "the log") as held:
+        return run_logged(args.command, args.log, watcher, held, args.new)
+
+
+def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
+    """Run a command, write its output to a log that the caller has locked, and say how it ended.
+
+    Args:
+        held: file descriptors of locks that the command shall hold, too. new: begin the log again.
+
+    Returns:
+        the exit status; 128 and the number of the signal that ended the command.
+
+    Raises:
+        InputError: the log cannot be written, or there is no such command.
+    """
     try:
-        with open(args.log, "ab") as log:
-            status = run(args.command, log, watcher)
+        with open(log, "wb" if new else "ab") as file:
+            status = run(command, file, watcher, held)
     except FileNotFoundError as error:
-        if error.filename == args.log:
-            sys.exit(f"cannot write the log {args.log}: {error.strerror}")
-        sys.exit(f"{args.command[0]}: no such command; is the environment active? (scripts/install.sh)")
+        if error.filename != log:
+            raise InputError("no such command; is the environment active? (scripts/install.sh)") from None
+        raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
-        sys.exit(f"cannot write the log {args.log}: {error.strerror}")
-    watcher.end(status, args.log)
+        raise InputError(f"cannot write the log {log}: {error.strerror}") from None
+    watcher.end(status, log)
     return status if status >= 0 else 128 - status
 
 

@@ -14,7 +14,7 @@
 #   --lines          every line is a document, as --input-format lines
 #   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
 #   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
-#   --prepared DIR   the prepared data (default: DIR/prepared)
+#   --prepared DIR   the prepared data (default: those of the training)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
@@ -44,7 +44,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" shortlist="" beam=5 min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" beam=5 min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -89,13 +89,16 @@ use_recipe() {
 
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
+[ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: goes without --input, which is summarised instead of a split"
+subset=${subset:-test}
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
 for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
 need_integer --max-tokens "$max_tokens"
 [[ $lenpen =~ ^-?[0-9]*\.?[0-9]+$ ]] || die "--lenpen $lenpen: choose a number"
 [ -z "$min_len" ] || [ -z "$max_len" ] || [ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
-prepared=${prepared:-$run/prepared}
+use_environment
+[ -n "$prepared" ] || prepared=$(prepared_of "$run") || exit 2
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
@@ -116,7 +119,6 @@ if [ -n "$shard" ]; then
     [ "$output" != - ] || die "--output -: shares need a file; name one"
     case " ${inputs[*]-} " in *" --input - "*) die "--input -: every share would read all of it; name a file" ;; esac
 fi
-use_environment
 
 # the lengths that the recipe of the training has chosen by its summaries, for those that are not given
 case " ${more[*]-} " in
@@ -135,7 +137,9 @@ if [ "$output" = - ]; then
 else
     need_folder --output "$(dirname "$log")"
 fi
-touch "$log" || die "--output $output: cannot be written"
+[ -n "$shard" ] || [ "$output" = - ] || ( : >> "$log" ) 2>/dev/null || die "--output $output: cannot be written"
+writes=("$log")
+[ "$output" = - ] || writes+=("$output" "$output.names")
 common=("$prepared/bin" --user-dir "$PLUGIN" --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
 options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
@@ -144,7 +148,7 @@ while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
     # with the name of a command that does without torch and fairseq, which take seconds to import
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
-        "${inputs[@]}" ${reading[@]+"${reading[@]}"} --out "$scratch" || exit 2
+        "${inputs[@]}" ${reading[@]+"${reading[@]}"} --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
     say "summarising ${shard:+share $shard of }$((wanted)) documents"
     command=(fairseq-interactive "${common[@]}" "${inference[@]}" --buffer-size 512)
@@ -160,74 +164,36 @@ else
 fi
 [ -z "$shortlist" ] || reads+=("$shortlist")
 
-# summarise WANTED [options]: run fairseq's command, which summarises about so many documents.
-summarise() {
-    local wanted=$1
-    shift
-    : > "$log" || die "--output $output: cannot be written"
-    run_fairseq "$log" --documents "$wanted" -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
-}
-
-# share [options of preprocess/summary_shards.py]: print "done" if the share is there; join all in SCRATCH/summaries if they are.
+# share [options of preprocess/summary_shards.py]: print "done" if the share is there, "joined" if all were and OUT is written.
 share() {
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.summary_shards import main; main()' \
         --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]-}" \
-        --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --joined "$scratch/summaries" "$@" || exit 2
+        --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
-# summarise_share: unless that is done, this share alone; and exit, unless all shares are there.
+# summarise_share [options of fairseq]: summarise this share alone; it is about as many documents as the others.
 summarise_share() {
-    local number=${shard%/*} shards=${shard#*/} state
-    state=$(share) || exit 2
-    if [ "$state" = done ]; then
+    run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
+}
+
+if [ -z "$shard" ]; then
+    supervise python "$ROOT/scripts/fairseq_summaries.py" "$log" --names "$scratch/names" --output "$output" \
+        -- "${command[@]}" ${input[@]+"${input[@]}"} ${more[@]+"${more[@]}"} || exit $?
+    [ "$output" != - ] || { rm -f "$log"; exit 0; }
+else
+    number=${shard%/*} state=$(share) || exit 2
+    if [ -n "$state" ]; then
         say "share $shard is there already: $(dirname "$log")"
     elif [ ${#input[@]} -gt 0 ]; then
-        awk -v first="$number" -v step="$shards" 'NR % step == first % step' "$scratch/documents" > "$scratch/share"
+        awk -v first="$number" -v step="${shard#*/}" 'NR % step == first % step' "$scratch/documents" > "$scratch/share"
         : > "$log"
-        [ ! -s "$scratch/share" ] || summarise $((wanted / shards + 1)) --input "$scratch/share"
+        [ ! -s "$scratch/share" ] || summarise_share --input "$scratch/share"
         state=$(share --log "$log" --every) || exit 2
     else
-        summarise $((wanted / shards + 1)) --num-shards "$shards" --shard-id $((number - 1))
+        summarise_share --num-shards "${shard#*/}" --shard-id $((number - 1))
         state=$(share --log "$log") || exit 2
     fi
-    [ -f "$scratch/summaries" ] || exit 0
-}
-
-if [ -n "$shard" ]; then
-    summarise_share
-else
-    summarise "$wanted" ${input[@]+"${input[@]}"}
-    # "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
-    { grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$scratch/summaries"
-fi
-found=$(wc -l < "$scratch/summaries")
-where=""
-[ ${#inputs[@]} -gt 0 ] || where=" in $prepared/tokens/$subset.source"
-[ "$found" -eq "$wanted" ] || die "$wanted documents$where but $found summaries; see $log"
-
-# write_json_lines: {"document": name, "summary": text} for each summary.
-write_json_lines() {
-    python - "$scratch" <<'PYTHON'
-import json, pathlib, sys
-names, summaries = (
-    (pathlib.Path(sys.argv[1]) / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("names", "summaries")
-)
-for name, summary in zip(names, summaries):
-    sys.stdout.buffer.write((json.dumps({"document": name, "summary": summary}, ensure_ascii=False) + "\n").encode())
-PYTHON
-}
-partial=$output${shard:+.${shard%/*}}.partial  # each share has its own: two may join all of them at once
-case $output in
-    -) cat "$scratch/summaries"; rm -f "$log"; exit 0 ;;
-    *.jsonl) write_json_lines > "$partial" ;;
-    *) cp "$scratch/summaries" "$partial" ;;
-esac
-mv "$partial" "$output"
-rm -f "$output.names"
-# names that say more than the number of the line
-if [[ $output != *.jsonl ]] && ! seq "$wanted" | cmp -s - "$scratch/names"; then
-    cp "$scratch/names" "$output.names"
-    say "which document each line belongs to: $output.names"
+    [ "$state" = joined ] || exit 0
 fi
 say "summaries: $output"
 say_processor_time

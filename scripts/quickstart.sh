@@ -46,6 +46,7 @@ need_integer --steps "$steps"
 [ -z "$minutes" ] || need_integer --minutes "$minutes"
 need_folder --out "$out"
 [ ${#device[@]} -eq 0 ] || hide_gpus
+installed=$(command -v etads-export || true)  # before the scripts' own PATH
 if [ "$install" = yes ]; then
     supervise "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
     export PATH="$VENV/bin:$PATH"
@@ -64,7 +65,7 @@ supervise etads-debian --sample --out "$out/text"
 
 train() {
     supervise "$ROOT/scripts/train.sh" --recipe small --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" \
-        --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"} "$@"
+        ${device[@]+"${device[@]}"} "$@"
 }
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
@@ -74,7 +75,7 @@ summarise() {
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
 export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
-train --max-update "$steps" --out "$out" --text "$out/text" -- ${limit[@]+"${limit[@]}"}
+train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" -- ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
 # a baseline for the scores: the same model untrained, but for one step too small to matter
@@ -88,4 +89,6 @@ if [ -n "$minutes" ] && tail -n 40 "$out/train.log" | grep -q "Stopping training
     say "WARNING: --minutes $minutes ended training before its $steps steps, so these scores are too low; run it again without --minutes"
 fi
 say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all of it is in $out"
+[ -n "$installed" ] || bin=$VENV/bin/
+say "next, a model folder of it, and a summary: ${bin:-}etads-export $out model && ${bin:-}etads-summarize model article.txt"
 say_processor_time

@@ -77,21 +77,19 @@ compare_row_likelihoods() {
     compare_once "$out/$row-minus-$base-likelihood" --likelihood --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
-# compare_once PATH [options of etads-compare]: print its tables, with the report in PATH.json. What it printed with these options is
-# kept in PATH.txt and printed again, unless a file or a run among the options is newer.
+# compare_once PATH [options of etads-compare]: print its tables, with the report in PATH.json. What it printed is kept in PATH.txt,
+# and printed again as long as the options are the same, and the files and checkpoints among them.
 compare_once() {
-    local path=$1 input known=""
+    local path=$1 input reads=()
     shift
-    [ ! -f "$path.json" ] || [ ! -f "$path.txt" ] || known=$(head -n 1 "$path.txt")
     for input in "$@"; do
-        [ ! -d "$input" ] || input+=/finished.txt
-        [ ! "$input" -nt "$path.txt" ] || known=""
+        if [ -d "$input" ]; then
+            reads+=("$input"/checkpoints/checkpoint_{best,last}.pt)
+        elif [ -f "$input" ]; then
+            reads+=("$input")
+        fi
     done
-    if [ "$known" != "etads-compare $*" ]; then
-        { echo "etads-compare $*" && etads-compare "$@" --json "$path.json"; } > "$path.part"
-        mv "$path.part" "$path.txt"
-    fi
-    tail -n +2 "$path.txt"
+    once --makes "$path.json" --keeps "$path.txt" --reads ${reads[@]+"${reads[@]}"} -- etads-compare "$@" --json "$path.json"
 }
 
 # both_chosen ROWS ROW BASE: whether ROW and BASE are words of the list ROWS.
@@ -165,15 +163,15 @@ train_selector() {
     train_once "$run" "$prepared" --criterion selection_nll --labels "$labels" --optimizer lazy_adagrad --lr 0.15 \
         --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
         ${device[@]+"${device[@]}"} "$@"
-    [ "$run/report.json" -nt "$run/finished.txt" ] ||
-        supervise etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
+    once --makes "$run/report.json" --reads "$run/checkpoints/checkpoint_best.pt" "$prepared" "$labels" \
+        -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
 # share_training RUN OTHER: let RUN, beside OTHER, have its training: another way to summarise with the same model.
 share_training() {
     local name
     mkdir -p "$1"
-    for name in checkpoints train.log finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
+    for name in checkpoints train.log training.json finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
 }
 
 # tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: print the weights of extractive features that are the best for
@@ -312,9 +310,9 @@ rewrite_row() {
         rerank) decoding=(--beam 5 --diversity 1 --rerank ${4:+--rerank-length "$4"}) ;;
     esac
     share_training "$run" "$extractor"
-    [ "$run/summaries.txt" -nt "$run/finished.txt" ] ||
-        supervise etads-rewrite "$prepared" "$run/summaries.txt" --extractor "$extractor" --abstractor "$out/abstractor-$2" \
-            "${decoding[@]}" ${device[@]+--device cpu}
+    once --makes "$run/summaries.txt" --reads "$prepared" {"$extractor","$out/abstractor-$2"}/checkpoints/checkpoint_best.pt \
+        -- etads-rewrite "$prepared" "$run/summaries.txt" --extractor "$extractor" --abstractor "$out/abstractor-$2" \
+        "${decoding[@]}" ${device[@]+--device cpu}
     score_once "$run" "$data/text"
 }
 
@@ -350,5 +348,6 @@ summarise_and_score_duc() {
     local run=$1 duc=$2
     shift 2
     summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" "$@"
-    [ "$run/duc.json" -nt "$run/duc.txt" ] || etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+    once --makes "$run/duc.json" --reads "$run/duc.txt" "$duc"/text/test.target* \
+        -- etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
 }

@@ -260,7 +260,7 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Holm's p-value of each comparison, among those of the same paper."""
+    """Holm's p-value of each comparison, among the comparisons of the same paper."""
     values = [0.0] * len(found)
     for paper in {comparison.claim.paper for comparison in found}:
         places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]

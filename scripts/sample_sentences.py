@@ -50,7 +50,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def modules() -> List[Path]:
-    """The Python files whose text is drawn from."""
+    """The Python files from which text is drawn."""
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 

@@ -54,7 +54,7 @@ splits=()
 for split in train valid test; do [ ! -f "$text/$split.source" ] || splits+=("$split"); done
 [ "$run/report.json" -nt "$run/finished.txt" ] ||
     supervise etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
-[ "$(cat "$out/text/words.txt" 2>/dev/null)" = "$words" ] && [ "$out/text/words.txt" -nt "$run/report.json" ] || {
+[ "$(cat "$run/shortened.txt" 2>/dev/null)" = "$words" ] && [ "$run/shortened.txt" -nt "$run/report.json" ] || {
     supervise etads-shorten "$text" "$out/text" --run "$run" --words "$words"
-    echo "$words" > "$out/text/words.txt"
+    echo "$words" > "$run/shortened.txt"
 }

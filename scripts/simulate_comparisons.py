@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Measure the type-I error and the power of the test behind ``etads-compare`` and docs/results.md by simulation.
+"""Measure, by simulation, type-I error and power of the test in ``etads-compare`` and docs/results.md.
 
     python scripts/simulate_comparisons.py [--output results/comparisons.json]
 
-Scores are drawn as those of the records in results/ vary: a system's own way with a document; a training's own level;
-and what is left, by training and document, with one part shared by a family of documents. (How hard a document is for
-all systems cancels out in a paired test.) Two
-systems with a known difference of their levels are then compared, many times, as etads-compare does with --families.
-The JSON file has the share of p < 0.05 for each number of trainings and each true difference; with difference 0 it is
-the type-I error. Takes about ten minutes on one core.
+Scores are drawn with the variances of the records in results/: a system's effect on a document; a training's level; and
+a residual of training and document, with a part that is shared by a family of documents. (The difficulty of a document
+for all systems cancels out in a paired test.) Two systems with a known difference of their levels are then compared
+many times, by the method of etads-compare --families. The JSON file has the share of p < 0.05 for each number of
+trainings and each true difference; with difference 0 it is the type-I error. Takes about ten minutes on one core.
 """
 
 import argparse

@@ -31,6 +31,7 @@ export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore} OMP_NUM_T
 cd "$ROOT"
 ruff check .
 ruff format --check .
+python scripts/wording.py
 # a process for each core; the tests of a file run in the same process, since they share what their fixtures train
 pytest=(pytest -n auto --dist loadfile --no-loadscope-reorder)
 if [ -n "$quick" ]; then

@@ -7,7 +7,7 @@
 #   --kills N        moments at which each command is killed and run again (default: 50)
 #   --places N       places of each file that are damaged in each way (default: 3)
 #   --moments N      moments at which a file of each command vanishes or changes (default: 12)
-#   --only KIND ...  some of the faults: kill, damage, vanish, disk
+#   --only KIND ...  some of the faults: kill, damage, vanish, disk, together, options, inputs
 #   --commands NAME ...   some of the commands, for example train.sh
 #   --sample N       only so many trials of each kind of fault, drawn at random: the short form
 #   --jobs N         trials at a time (default: 2)

@@ -73,6 +73,11 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
+if [ -z "$text" ]; then
+    ignored="${tokens:+--tokens $tokens }${size:+--size $size }${prepare[*]-}"
+    ignored=${ignored%% --*}
+    [ -z "$ignored" ] || die "${ignored% }: goes with --text; without it, --prepared $prepared is taken as it is"
+fi
 [ -z "$recipe" ] || need_choice --recipe "$recipe" small base large paper
 [ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word
 [ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch

@@ -15,7 +15,7 @@ WITH_FILES = {
     **dict.fromkeys(("--prepared", "--like"), ("{}/",)),
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--entail-model": ("{}/config.json",),
-    "--text": ("{}/test.source", "{}/test.target", "{}/test.package"),
+    "--text": ("{}/train.source", "{}/valid.source", "{}/test.source", "{}/test.target", "{}/test.package"),
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
     **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }
@@ -30,9 +30,10 @@ case $name in
     etads-debian) touched=("${!#}/test.package") ;;
     python)
         case $* in
-            *fairseq_log.py*)
+            *fairseq_log.py* | *train_once.py* | *fairseq_summaries.py* | *once.py*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
+            *run_record*) printf '%s\n' "${!#}/prepared" ;;
             *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
         esac ;;

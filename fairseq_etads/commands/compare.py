@@ -42,14 +42,14 @@ examples:
 
   Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
   p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). With --a and --b a system was trained several times: the test then adds the spread of the
-  trainings, by Student's t, to that of the documents, so that luck with a seed does not pass for a better system.
+  document by document). With --a and --b a system was trained several times: by Student's t, the test then
+  includes the spread among trainings and among documents, so that a lucky seed does not pass for a better system.
   With a single training on each side, the test says nothing about other trainings of the same systems.
   Documents that resemble each other (news of one event, packages of one source) are not independent: name their
-  families with --families, and whole families are drawn.
+  families with --families, to draw whole families.
   If you test several metrics or systems, correct the p-values for their number (Holm, or divide the level).
   --likelihood compares how likely two trained models find the references (natural logarithm, mean over the tokens of
-  a summary). It varies far less than ROUGE, and so tells smaller differences; but it says nothing of the search.
+  a summary). It varies far less than ROUGE, so it can detect smaller differences; but it says nothing about the search.
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
@@ -70,8 +70,8 @@ examples:
         action="store_true",
         help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
     )
-    add("--subset", metavar="NAME", default="test", help="data set with the references (default: %(default)s)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint of each run (default: %(default)s)")
+    add("--subset", metavar="NAME", help="data set with the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint of each run (default: best)")
     add("--prepared", metavar="DIR", help="prepared data (default: each run's)")
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
@@ -103,6 +103,10 @@ def _given(args: argparse.Namespace) -> _Given:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
+    for option in ("subset", "checkpoint", "prepared"):
+        if getattr(args, option) is not None and not args.likelihood:
+            raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
+    args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
         raise InputError(f"--likelihood takes two runs, which have their own references; {rest[0]} is not needed")
     if not args.likelihood and not rest:

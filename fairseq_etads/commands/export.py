@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
 from ..jobs.recipe_choice import decoding_of
+from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: where the training found them)")
     add(
         "--dtype",
         choices=DTYPES,
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--extractor",
         metavar="RUN",
         type=Path,
-        help="the run of a sentence extractor whose picks the model was trained on (scripts/shorten.sh makes it, or "
+        help="the run of the sentence extractor that selected the model's training text (by scripts/shorten.sh or "
         "etads-shorten): the folder then reads long documents whole",
     )
     card = parser.add_argument_group("model card")
@@ -96,23 +97,23 @@ def _checkpoint(args: argparse.Namespace) -> Path:
 
 
 def _best_of(run: Path) -> Optional[Path]:
-    """The best checkpoint of a run, or its last one."""
+    """Find the best checkpoint of a run, or its last one."""
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
     return next(filter(Path.is_file, paths), None)
 
 
 def _picking(run: Path) -> Picking:
-    """How the extractor's sentences are picked; raises InputError if it has not picked any."""
+    """Read how the extractor's sentences are selected; raises InputError if it has not selected any."""
     return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
 
 
 def _extractor(run: Path, make: Callable[..., Any]) -> Any:
-    """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
+    """Collect the inputs of the extractor's folder; ``make`` is :class:`~.summarizer.folder.export.Source`.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
     """
-    checkpoint, prepared = _best_of(run), run / "prepared"
+    checkpoint, prepared = _best_of(run), prepared_of(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
     return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
@@ -128,16 +129,13 @@ def _report(path: Path) -> Dict[str, Any]:
 
 
 def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
-    command = ""
-    for name in ("finished.txt", "started.txt"):
-        if not command and (args.run / name).is_file():
-            command = (args.run / name).read_text(encoding="utf-8", errors="replace").split("\n")[0]
+    record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
         title=" ".join((args.title or args.folder.resolve().name).split()),
         license=check_code("--license", args.license),
         language=check_code("--language", args.language),
-        command=command,
+        command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
@@ -146,7 +144,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
 
 
 def _longest_target(report: Dict[str, Any]) -> Optional[int]:
-    """The tokens of the longest summary of the training data; None if the report does not say."""
+    """Length in tokens of the longest summary in the training data; None if the report does not say."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
     except (KeyError, TypeError):
@@ -160,7 +158,7 @@ def main(args: argparse.Namespace) -> None:
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
     call_options.call_settings(call_options.DEFAULTS, decoding)
-    prepared = args.prepared or args.run / "prepared"
+    prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)

@@ -14,6 +14,7 @@ from ..evaluation.human import (
     aggregate_ratings,
     csv_sheet,
     html_sheet,
+    identity_of,
     make_key,
     read_key,
     read_sheet,
@@ -110,9 +111,9 @@ def _make(args: argparse.Namespace) -> None:
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
         # with a byte order mark, because spreadsheets do not recognise UTF-8 without it
-        table = csv_sheet(annotator, sheet, sources, outputs)
+        table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
-        page = html_sheet(annotator, sheet, sources, outputs)
+        page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
     ratings = args.annotators * each * len(files)
     print(

@@ -30,10 +30,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""\
 kinds:
   words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for others
-  match          for each sentence of the summary, the sentence of the document that recalls most of it
+  match          for each sentence of the summary, the sentence of the document with the highest recall of it
   extract        the sentences that together recall the summary, chosen greedily
   f1             the sentences that together are most like the summary, chosen greedily by the F1 of words and bigrams:
-                 fewer than with extract, and found in a small part of the time
+                 fewer than with extract, and found much faster
   distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
 
 examples:
@@ -42,8 +42,8 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  --pairs writes, for each sentence of a summary, that of the document which --kind match finds (SPLIT.source) and the
-  sentence itself (SPLIT.target): text of which etads-prepare makes data, to train a model that rewrites sentences.
+  For each sentence of a summary, --pairs writes the sentence of the document that --kind match finds (SPLIT.source) and
+  the sentence itself (SPLIT.target): text for etads-prepare, to train a model that rewrites sentences.
   All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
   four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )

@@ -73,7 +73,13 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Settings from the options of :func:`add_scoring_options`."""
+    """Settings from the options of :func:`add_scoring_options`.
+
+    Raises:
+        ValueError: --rouge-home without --backend perl.
+    """
+    if args.rouge_home and args.backend != "perl":
+        raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl")
     return Settings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,

@@ -1,4 +1,4 @@
-"""The command ``etads-shorten``: long documents as their likeliest sentences, up to a number of words."""
+"""The command ``etads-shorten``: shorten long documents to their likeliest sentences, up to a number of words."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Shorten the documents of parallel text to the sentences that an extractor finds likeliest, in the "
-        "documents' order: text of which etads-prepare makes data for a summariser.",
+        "documents' order. The result is text for etads-prepare.",
         epilog=f"""\
 OUT gets, for each split of the data,
   SPLIT.source              the picked sentences of a document a line, with <q> between them
@@ -50,7 +50,7 @@ examples:
         default=WORDS,
         help="pick sentences of at most N words together (default: %(default)s)",
     )
-    add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
+    add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     return parser
 
 
@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> None:
     if not args.text.is_dir():
         raise InputError(f"TEXT {args.text}: there is no such folder")
     if args.out.resolve() == args.text.resolve():
-        raise InputError(f"OUT {args.out}: is also TEXT, whose documents would be replaced; name another folder")
+        raise InputError(f"OUT {args.out}: is also TEXT, and would replace its documents; name another folder")
     from ..jobs.shorten import shorten
 
     only_warnings()

@@ -1,4 +1,4 @@
-"""What a training can begin with, from its own text: frequencies of the words of summaries, and word vectors."""
+"""Statistics of the training text from which a training can start: word frequencies of summaries, and word vectors."""
 
 import logging
 import os
@@ -16,13 +16,13 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Of documents and of summaries each; what is behind them is not read for word vectors."""
+"""Maximum number of words of documents, and of summaries, that are read for word vectors."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
-    """The training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
+    """Training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
 
-    Of several data directories, those of the first.
+    If there are several data directories, only the first is read.
 
     Raises:
         FileNotFoundError: there are none.
@@ -40,13 +40,13 @@ def read_split(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def word_probabilities(task: Any, copies: bool) -> Tensor:
-    """The relative frequencies (V,) of the words, the end symbol among them, in the training summaries as they are cut.
+    """Relative frequencies (V,) of words and of the end symbol in the truncated training summaries.
 
     One is added to each count.
 
     Args:
-        copies: whether the model has a pointer, which copies words that are not known: they are not counted then.
-            Otherwise they count as the unknown word.
+        copies: whether the model has a pointer, which can copy unknown words. If so, they are not counted; otherwise
+            they count as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)
@@ -59,7 +59,7 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
 
 
 def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
-    """Set word vectors by the training text; those of words that it does not have, and of special symbols, stay.
+    """Set word vectors by the training text; words that it does not have and special symbols keep theirs.
 
     Args:
         documents, summaries: the tables of both sides, which may share their weights.
@@ -82,14 +82,14 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """The words of texts, of each the first ``longest`` ones, in tensors (n,) of many texts."""
+    """Words of texts, at most the first ``longest`` of each, in tensors (n,) of many texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Texts as one tensor of ids (n,), in which -1 is no known word and parts the texts."""
+    """Texts as one tensor of ids (n,). An unknown word is -1, and so is the separator of texts."""
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0

@@ -49,7 +49,7 @@ class WeightsFile:
         self.shapes = self._with_tied(stored)
 
     def check(self, expected: Dict[str, Tensor]) -> None:
-        """Raise InputError if the weights have other names or shapes than those of a model."""
+        """Raise InputError if the names or shapes of the weights differ from the model's."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
             raise InputError(f"{self.path} {what} {name[:100]!r}: it belongs to another model. {self._advice}")

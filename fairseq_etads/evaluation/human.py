@@ -6,6 +6,7 @@ document and annotator. It is written to the key, a file that annotators do not 
 """
 
 import csv
+import hashlib
 import io
 import json
 from collections import Counter
@@ -84,14 +85,21 @@ def make_key(
             str(item): {LETTERS[rank]: systems[system] for rank, system in enumerate(order)}
             for item, order in orders.items()
         }
+    drawn = json.dumps([list(systems), sheets], sort_keys=True)
     return {
         "format": KEY_FORMAT,
+        "id": hashlib.sha256(drawn.encode("utf-8", "surrogatepass")).hexdigest()[:8],
         "seed": seed,
         "systems": list(systems),
         "criteria": list(CRITERIA),
         "scale": list(SCALE),
         "sheets": sheets,
     }
+
+
+def identity_of(annotator: str, key: Dict[str, Any]) -> str:
+    """Text in a sheet for its annotator: the name, and the id of the key to which the sheet belongs."""
+    return f"{annotator} {key['id']}"
 
 
 def escape_formula(text: str) -> str:
@@ -290,6 +298,9 @@ def _read_row(
         ValueError: the line has a mistake; the message names it.
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
+    annotator, _, belongs_to = annotator.partition(" ")
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets of earlier versions have no id
+        raise ValueError("the sheet belongs to another key: another run of etads-human make wrote it")
     sheet = key["sheets"].get(annotator)
     if sheet is None:
         raise ValueError(f'the key has no annotator "{annotator[:40]}"')

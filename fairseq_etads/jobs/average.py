@@ -16,6 +16,9 @@ _TRAINING_OPTION = re.compile(
 )
 """Options of a model that affect its training but not what its weights mean."""
 
+_READING = ("truncate_source", "truncate_target", "no_end_if_cut")
+"""What a task's state says of the texts that its model has learnt to read and write."""
+
 
 def _load(path: str) -> Dict[str, Any]:
     """Load a checkpoint of fairseq-train; ValueError if it is not one or has weights that are not finite."""
@@ -35,15 +38,15 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Properties that checkpoints of one model share: its options, dictionaries, and the names and shapes of
-    weights.
-    """
+    """Properties shared by checkpoints of one model: options, dictionaries, truncation, names and shapes of weights."""
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
-    dictionaries = {name: value for name, value in task.items() if name.endswith("_dictionary")}
+    data = {name: value for name, value in task.items() if name.endswith("_dictionary") or name in _READING}
+    if "truncate_source" in data:
+        data.setdefault("no_end_if_cut", False)  # which older checkpoints do not have
     weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
-    return {**options, **dictionaries, **weights}
+    return {**options, **data, **weights}
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
@@ -53,7 +56,7 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
 
     Raises:
         ValueError: there are no files, one is not a checkpoint, or they are not of the same model: their options,
-            dictionaries or weights differ.
+            dictionaries, truncation or weights differ.
     """
     if not paths:
         raise ValueError("no checkpoints to average")
@@ -65,7 +68,11 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
         other = _model_identity(checkpoint)
         different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
         if different:
-            raise ValueError(f"{path} has another model than {paths[0]}: they differ in {different[0]}")
+            name = different[0]
+            if name in _READING:
+                values = f"--{name.replace('_', '-')} was {other.get(name)} in {path} and {identity.get(name)}"
+                raise ValueError(f"{values} in {paths[0]}: their models have learnt from other texts")
+            raise ValueError(f"{path} has another model than {paths[0]}: they differ in {name}")
         for name, value in checkpoint["model"].items():
             if name in sums:
                 sums[name] += value

@@ -1,11 +1,11 @@
-"""Choose a recipe for a folder of data on this machine; for ``scripts/train.sh``. Imports neither torch nor fairseq.
+"""Choose a recipe for a folder of data on this machine, for ``scripts/train.sh``. Imports neither torch nor fairseq.
 
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
-The first prints options of etads-prepare, the second those of fairseq-train, one word a line; "decoding" in their place
-prints those of generate.sh. What was chosen for a run is kept in RUN/recipe.json, with the options of decoding that
-suit its data; a training that is continued has the same settings, on whatever machine.
+"prepare" prints options of etads-prepare, "train" options of fairseq-train, and "decoding" options of generate.sh, one
+word per line. RUN/recipe.json keeps the choice for a run, with decoding options that suit its data. A continued
+training has the same settings on any machine.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from ..text.atomic import read_json, write_json
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
-"""In the folder of a run: what was chosen for it."""
+"""File of the choice in the folder of a run."""
 SAMPLE = 20_000
-"""Texts whose lengths are looked at, evenly spread."""
+"""Number of texts, evenly spread, that are measured."""
 
 
 def measure(folder: Path, one_dictionary: bool = True) -> Data:
-    """The training data in FOLDER/train.source and FOLDER/train.target, tokens between spaces.
+    """Measure the training data in FOLDER/train.source and FOLDER/train.target, tokens between spaces.
 
     Raises:
         InputError: a file is missing or empty.
@@ -61,10 +61,10 @@ def _sample(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def this_machine(cpu: bool, processes: int = 1) -> Machine:
-    """The cores or GPUs that a training with so many processes uses here.
+    """Describe the cores or GPUs that a training with a given number of processes uses here.
 
     Args:
-        cpu: whether GPUs are left alone.
+        cpu: do not use GPUs.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -73,7 +73,7 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
 
 
 def _gpus() -> int:
-    """How many GPUs the driver shows, without importing torch, which takes seconds."""
+    """Number of GPUs that the driver shows. Avoids importing torch, which takes seconds."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -87,7 +87,7 @@ def _gpus() -> int:
 
 
 def read_record(run: Path) -> Optional[Dict[str, Any]]:
-    """RUN/recipe.json, if it is there and can be read; otherwise None."""
+    """Read RUN/recipe.json if it is readable; otherwise None."""
     try:
         record = json.loads((run / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -97,19 +97,19 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """The options of decoding that RUN/recipe.json has for its data; empty without that file."""
+    """Options of decoding in RUN/recipe.json, which suit its data; empty without that file."""
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _begun_without(args: argparse.Namespace) -> bool:
-    """Whether no recipe is asked for, and RUN holds a training that was begun without one."""
+    """Tell whether no recipe is asked for and RUN holds a training that was started without one."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
 
 
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
-    """The recipe that ``args`` ask for, remembered in RUN; None for paper."""
+    """Choose the recipe that ``args`` ask for, and record it in RUN; None for paper."""
     record = read_record(args.run)
     if _begun_without(args):
         _say(f"{args.run} was begun without a recipe: continuing with the paper's settings (--recipe paper)")
@@ -152,7 +152,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """The options of etads-prepare: those of an earlier call, or words, as many as the text can teach."""
+    """Options of etads-prepare: from an earlier call, or whole words, as many as can be learned from the text."""
     if args.recipe == "paper" or _begun_without(args):
         return []
     check_suitable(args.recipe or "paper", args.arch)
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print what was chosen, a word a line; say it in sentences on standard error."""
+    """Print the choice, a word per line, and explain it on standard error."""
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
     elif args.stage == "decoding":

@@ -2,10 +2,10 @@
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
-no text is read often enough to be learnt by heart, and half the rate with dropout where it is; relative and narrow
-focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
-``large`` follow the same rules to the sizes of the paper; they were not measured.
+docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout if
+texts are read too few times to be memorised, otherwise half the rate and dropout; relative and narrow focus; the
+pointer that continues; neighbours, word vectors and output bias from the training text. The settings of ``large``
+extend the same rules to the sizes of the paper; they were not measured.
 """
 
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures for which there are recipes other than paper: Transformers that are trained from nothing."""
+"""Architectures with recipes other than paper: Transformers that are trained from scratch."""
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Words that training reads in an epoch: with fewer, small is the default; with more, and a GPU, large."""
+"""Numbers of words per epoch of training: with fewer, small is the default; with more, and a GPU, large."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations in a second of training; of the GPU, a guess."""
+"""Floating-point operations per second of training; for the GPU, a guess."""
 SOME_EPOCHS = 3
-"""With fewer, no text is learnt by heart, and more steps are worth more than long batches."""
+"""With fewer epochs, no text is memorised, and more steps are worth more than large batches."""
 FILLED = 0.88
-"""The share of a batch's tokens that are no padding, where batches are sorted by length."""
+"""Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Data:
     """Training data.
 
     Attributes:
-        pairs: how many. documents, summaries: their lengths. one_dictionary: whether both sides have the same words.
+        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether both sides have the same
+            words.
     """
 
     pairs: int
@@ -48,14 +49,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores, or GPUs, that a training has to itself."""
+    """Cores or GPUs that are reserved for a training."""
 
     cores: int
     gpus: int = 0
 
     @property
     def speed(self) -> float:
-        """Floating-point operations in a second; several cores get in each other's way."""
+        """Floating-point operations per second; several cores slow one another down."""
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
     def describe(self) -> str:
@@ -65,15 +66,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Size:
-    """What a recipe's name stands for.
+    """Settings of a recipe by its name.
 
     Attributes:
         layers: of encoder and of decoder. width: of word vectors. heads: of attention.
-        minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
-        most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
-            document and summary that are.
-        max_tokens: source tokens of a batch, of which half are taken where there are few epochs.
-        rate: of Muon, where there are few epochs, and half of it where there are more. smoothing: of labels.
+        minutes: maximum duration of a training. core_minutes: the same, divided among all cores, if it is not 0.
+        most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of
+            the longest document and summary that are.
+        max_tokens: source tokens of a batch; half as many if there are few epochs.
+        rate: of Muon, if there are few epochs; with more, half of it. smoothing: of labels.
     """
 
     layers: int
@@ -97,11 +98,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What was chosen.
+    """The choice.
 
     Attributes:
-        name: one of NAMES but paper. train: options of fairseq-train. decoding: options of a call, by their names.
-        steps, epochs, minutes: how long training takes. says: lines for people.
+        name: one of NAMES except paper. train: options of fairseq-train. decoding: options of a call, by their names.
+        steps, epochs, minutes: duration of training. says: lines for people.
     """
 
     name: str
@@ -114,7 +115,7 @@ class Recipe:
 
 
 def default_name(data: Data, machine: Machine, arch: str) -> str:
-    """The recipe that suits so much text on this machine."""
+    """Name of the recipe that suits this amount of text on this machine."""
     if arch not in SUITABLE:
         return "paper"
     words = data.pairs * (data.documents.mean() + data.summaries.mean())
@@ -130,9 +131,9 @@ def check_suitable(name: str, arch: str) -> None:
 
 
 def vocabulary(data: Data) -> int:
-    """How many words a model can learn well from summaries; all others it copies.
+    """Number of words that a model can learn well from summaries; all others are copied.
 
-    A thousand for a hundred thousand words of summaries, and as their number to the power of 0.65.
+    It is a thousand for a hundred thousand words of summaries, and grows with their number to the power of 0.65.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -141,19 +142,19 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """None where texts are read fewer than three times; then more with every epoch, up to 0.3."""
+    """Dropout: none if texts are read fewer than three times, then more with every epoch, up to 0.3."""
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
 def choose(
     name: str, data: Data, machine: Machine, arch: str, given: Sequence[str] = (), minutes: Optional[float] = None
 ) -> Recipe:
-    """The settings of a recipe.
+    """Choose the settings of a recipe.
 
     Args:
         name: small, base or large. arch: one of SUITABLE. given: options of fairseq-train that override the recipe's;
-            those that depend on them are chosen anew or left out.
-        minutes: for how long to train at most; None: as long as the recipe says.
+            options that depend on these are adapted or left out.
+        minutes: maximum duration of training; None: the recipe's.
 
     Raises:
         InputError: the recipe is not for this architecture.
@@ -187,7 +188,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-    """How a training divides its time: the tokens and pairs of a batch, steps, epochs and minutes."""
+    """Plan of a training: tokens and pairs of a batch, steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -205,10 +206,11 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-    """The steps that there is time for, with batches of so many tokens if no others are given.
+    """Compute the number of steps in the given time, with batches of ``max_tokens`` unless the user gives another
+    number.
 
     Args:
-        read: tokens of a document and of a summary, as they are cut.
+        read: numbers of tokens of a document and of a summary, truncated.
     """
     max_tokens = given.number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
@@ -222,7 +224,7 @@ def _plan(
 
 
 class _Given:
-    """Options that are given: the last value of each counts, as for argparse."""
+    """Given options; the last value of each counts, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -244,7 +246,7 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """The options of the model, without those that have no effect or do not work with what is given."""
+    """Options of the model, without options that have no effect or exclude the given ones."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
     found = []
     for side in ("encoder", "decoder"):
@@ -270,7 +272,7 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """The options of training; those of another optimiser, schedule or criterion than the recipe's are left out."""
+    """Options of training, if the given optimiser, schedule and criterion have them."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
@@ -290,15 +292,16 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Steps until the full rate: a ninth of them, at most 500."""
+    """Number of steps until the full rate: a ninth of all steps, at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Floating-point operations of a step: six for each weight and token, and those of the attention.
+    """Floating-point operations of a step: six for each weight and token, plus the attention's.
 
     Args:
-        read: tokens of a document and of a summary. pairs: of a batch. known: words of the vocabulary.
+        read: numbers of tokens of a document and of a summary. pairs: number of pairs in a batch. known: size of the
+            vocabulary.
     """
     total = 0.0
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
@@ -314,12 +317,12 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
 
 
 def _rounded(length: int) -> int:
-    """The next multiple of ten."""
+    """Round up to a multiple of ten."""
     return max(-(-length // 10) * 10, 10)
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """What was chosen, for people."""
+    """Describe the choice for people."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries
@@ -335,7 +338,7 @@ def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: 
         f"batches of up to {value.text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of 8)",
         f"documents are read up to {value.text('--truncate-source', '')} tokens, summaries up to "
         f"{value.text('--truncate-target', '')}",
-        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: those of training "
+        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: in training they "
         f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " that do nothing else"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Optional, Tuple
 
 from ..platform.errors import InputError
+from .run_record import prepared_of
 
 
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
@@ -17,12 +18,15 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
     checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
     if not checkpoint.is_file():
         raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
-    data = (args.prepared or args.run / "prepared") / "bin"
-    if data.is_dir():
-        return checkpoint, data
     if args.prepared:
-        raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
-    return checkpoint, None
+        if not (args.prepared / "bin").is_dir():
+            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
+        return checkpoint, args.prepared / "bin"
+    try:
+        data = prepared_of(args.run, None) / "bin"
+    except InputError:  # the checkpoint says where they were
+        data = args.run / "prepared" / "bin"
+    return checkpoint, data if data.is_dir() else None
 
 
 def only_warnings() -> None:

@@ -83,7 +83,7 @@ def describe(scores: Dict[str, float]) -> str:
 def _probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Of each document in order the probabilities of its units, those of words for each token that is read.
+    """Probabilities of each document's units, in order; for words, of each token that is read.
 
     Args:
         held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.

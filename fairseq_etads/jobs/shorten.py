@@ -1,4 +1,4 @@
-"""Long documents shortened to their likeliest sentences; for the command ``etads-shorten``."""
+"""Shorten long documents to their likeliest sentences, for the command ``etads-shorten``."""
 
 import argparse
 import shutil
@@ -20,17 +20,17 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task, splits_of
 
-_ADVICE = "shorten the split train first, from which the levels are learnt"
+_ADVICE = "shorten the split train first: the levels are learned from it"
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
-    """Write the shortened splits, and into the run how they were picked; yields a line about each split.
+    """Write the shortened splits, and record the selection in the run; yields a line about each split.
 
     Args:
         args: of the command.
 
     Raises:
-        InputError: the text is not the one of the data, or probabilities are missing or of other documents.
+        InputError: the text and the data differ, or probabilities are missing or from other documents.
     """
     folder = args.prepared / "bin"
     settings = settings_of(args.prepared, "--prepared")
@@ -59,7 +59,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
 
 
 def _probabilities(path: Path) -> Iterator[float]:
-    """Of all sentences of a file."""
+    """Read the probabilities of all sentences in a file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
         yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
@@ -114,8 +114,8 @@ def _shorten_split(
 
 
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
-    """The sentences of a raw line that have tokens; None if they are not as many as the ``encoded`` ones."""
+    """Sentences of a raw line that have tokens; None if their number differs from the ``encoded`` ones."""
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
-    if len(sentences) != len(encoded):  # the tokenizer drops sentences of which no word is left
+    if len(sentences) != len(encoded):  # the tokeniser drops sentences without remaining words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None

@@ -1,9 +1,9 @@
-"""Find the words that are frequent in summaries of documents with a given word; for the command ``etads-shortlist``.
+"""Find frequent words in the summaries of documents with a given word, for the command ``etads-shortlist``.
 
-A word w of summaries goes with a word s of documents by P(w | s), the share of the documents with s whose summaries
-have w: what lexical tables of machine translation estimate, too. A list is to hold as many words of the summary as it
-can at its length, and at equal length this ranking had more of them than those by measures of association that reward
-what is rare (docs/experiments.md has the figures).
+Words w of summaries are ranked for a word s of documents by P(w | s), the share of documents with s that have w in
+their summaries. Lexical tables of machine translation estimate the same. A list should hold as many words of the
+summary as possible at its length. At equal length, this ranking had more of them than measures of association that
+reward rare words (docs/experiments.md has the figures).
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
     Attributes:
         frequent: number of words on every list. per_word: maximum number of words associated with a word of a document.
-    truncate_source, truncate_target: maximum number of tokens read per document and per summary.
+        truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
     frequent: int

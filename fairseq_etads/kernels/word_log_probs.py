@@ -24,7 +24,7 @@ NARROWEST_CHUNK = 1024
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Parts of so many columns for the rows of ``states`` (M, d)."""
+    """Split the columns for the rows of ``states`` (M, d) into parts of a limited size."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
@@ -38,7 +38,7 @@ def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """The places in a chunk of those of the columns that are in it: few, each of which is handled by itself.
+    """Indices in a chunk of the columns that are in it; there are few, and each is handled by itself.
 
     A list as an index would be copied to a GPU.
     """

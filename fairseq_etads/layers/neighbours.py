@@ -37,7 +37,7 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How many words before a word are read."""
+        """Number of preceding words that are read."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:

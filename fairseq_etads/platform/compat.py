@@ -39,7 +39,7 @@ with importing_fairseq():
     from fairseq.logging import meters
     from fairseq.nan_detector import NanDetector
     from fairseq.optim.amp_optimizer import AMPOptimizer
-    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+    from fairseq.optim.fp16_optimizer import MemoryEfficientFP16Optimizer, _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
     from fairseq.trainer import Trainer
 
@@ -355,6 +355,30 @@ def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
+MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
+"""Optimisers that can keep a model in half precision alone."""
+
+
+def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, which names a class where an option is meant."""
+
+    @functools.wraps(build)
+    def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
+        try:
+            return build(cls, cfg, params, **kwargs)
+        except ValueError as error:
+            if not str(error).startswith("Unsupported optimizer"):
+                raise
+            flag = "--memory-efficient-bf16" if cfg.common.memory_efficient_bf16 else "--memory-efficient-fp16"
+            raise ValueError(
+                f"{flag} does not go with --optimizer {cfg.optimizer._name}: choose of {', '.join(MEMORY_EFFICIENT)}, "
+                f"or give {flag.replace('memory-efficient-', '')}"
+            ) from None
+
+    build_optimizer.is_patched = True  # type: ignore[attr-defined]
+    return build_optimizer
+
+
 def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step`` so that gradients of --amp are divided by the loss scale only once.
 
@@ -423,8 +447,8 @@ def install() -> None:
     """Patch fairseq: safe loading and complete checkpoint files, fairseq-train's loop, bare --replace-unk.
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
-    matrices in half precision, --fp16 on CPUs, gradients clipped on CPUs of machines with GPUs, those of --amp, and
-    the search for what makes a gradient not finite.
+    matrices in half precision, --fp16 on CPUs, optimisers refused by name, gradients clipped on CPUs of machines with
+    GPUs, those of --amp, and the search for what makes a gradient not finite.
 
     May be called again.
     """
@@ -451,6 +475,9 @@ def install() -> None:
         StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
     if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
         _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
+    if not hasattr(MemoryEfficientFP16Optimizer.build_optimizer, "is_patched"):
+        build = MemoryEfficientFP16Optimizer.build_optimizer.__func__
+        MemoryEfficientFP16Optimizer.build_optimizer = classmethod(_refusing_by_name(build))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):

@@ -10,6 +10,7 @@ Every command of the project writes its files through this module:
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -43,6 +44,8 @@ PARTIAL = ".partial"
 """Ending of incomplete files."""
 LOCK = ".lock"
 """Ending of the lock file next to an output, or name of the lock file in a folder."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 _held: Set[str] = set()
 """Lock files that this process holds."""
@@ -82,6 +85,11 @@ class _Lock:
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
+    def fileno(self) -> int:
+        """The file descriptor of the locked file."""
+        assert self._file is not None
+        return self._file.fileno()
+
     def release(self) -> None:
         """Delete the file and give up the lock."""
         if self._file is not None:
@@ -110,12 +118,15 @@ def _lock_path(output: Path, is_folder: bool) -> Path:
 
 
 @contextlib.contextmanager
-def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[None]:
+def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
     """Keep other processes from writing an output.
+
+    Yields the file descriptor of the lock, if it has one: a process that inherits it holds the lock, too.
 
     Args:
         output: a file in an existing folder, or with ``folder`` a folder, which is created, and deleted if it stays
-            empty. option: the option that names it.
+            empty.
+        option: the option that names it.
 
     Raises:
         InputError: another process has it, which the message names; or the folder cannot be created.
@@ -123,14 +134,14 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
     made = _make_folders(output, option) if folder else []
     path = _lock_path(output.resolve(), folder)
     if folder and str(path) in _held:  # locked by a caller
-        yield
+        yield ()
         return
     guard = _Lock(path)
     if str(path) in _held or not guard.acquire():
         raise InputError(f"{option} {output}: it is being written now ({guard.holder()}); wait, or name another")
     _held.add(str(path))
     try:
-        yield
+        yield (guard.fileno(),)
     finally:
         _held.discard(str(path))
         guard.release()
@@ -170,9 +181,11 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             if expected_lines is not None:
                 _check_lines(partial, path, expected_lines())
             os.replace(partial, path)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
+            if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
+                error.filename = str(path)  # of an error while writing, Python does not know it
             raise
 
 

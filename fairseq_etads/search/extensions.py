@@ -86,14 +86,14 @@ def recombined(
 
     Args:
         best: function that finds a given number of best extensions. tokens: (B, beam, t), the hypotheses to extend.
-    words: number of last words to compare, including the new one. end: the end symbol.
-    count: number of extensions to return. most: number of all extensions.
+        words: number of last words to compare, including the new one. end: the end symbol.
+        count: number of extensions to return. most: number of all extensions.
 
     Returns:
         ``count`` extensions of each document; those that are missing have the score -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
-    # at most so many extensions by the same word can have the same last words, so enough different ones are found
+    # extensions by the same word with the same last words are at most this many, so enough different ones are found
     largest = tokens.size(1)
     if tokens.device.type == "cpu":  # elsewhere more extensions are cheaper than to wait for the number
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())

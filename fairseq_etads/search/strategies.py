@@ -48,7 +48,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Sampling word by word for all hypotheses of a document except one, which takes the likeliest word each time.
+    """Sampling word by word for all hypotheses of a document except one, which is greedy.
 
     So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log
     P: it is the first of the document's results, and can be recognised wherever the search has put it.
@@ -82,7 +82,7 @@ class SamplingWithGreedy(fairseq_search.Search):
 
 
 def drawn(probs: Tensor) -> Tensor:
-    """One index per row (…, n) of unnormalised probabilities, drawn as ``torch.multinomial`` does, without its checks.
+    """Draw one index per row (…, n) of unnormalised probabilities like ``torch.multinomial``, without its checks.
 
     On a GPU these checks wait for the probabilities.
     """
@@ -90,7 +90,7 @@ def drawn(probs: Tensor) -> Tensor:
 
 
 class DrawnOnDevice(fairseq_search.Sampling):
-    """fairseq's sampling without waiting for a GPU: the same distribution, and other draws."""
+    """fairseq's sampling without waiting for a GPU: the same distribution, but other random numbers."""
 
     def step(
         self,
@@ -107,7 +107,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # the words whose sum is below p and one more
+            # the likeliest words with a sum below p, and one more
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -163,7 +163,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, ...]:
-        """As fairseq's, with one copy to the CPU and one back."""
+        """Perform fairseq's step with one copy to the CPU and one back."""
         if lprobs.device.type == "cpu":
             return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
         before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
@@ -181,7 +181,7 @@ ON_DEVICE = {
     fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
     fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
 }
-"""fairseq's search classes, and this project's in their place, which give the same and wait less for a GPU."""
+"""fairseq's search classes -> replacements with the same results and less waiting for a GPU."""
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
@@ -208,7 +208,7 @@ def continues_in_place(strategy: Any) -> bool:
 
 
 def draws_words(strategy: Any) -> bool:
-    """Whether words are drawn, so that what is drawn for a document depends on the rows before it."""
+    """Tell whether words are drawn, so that a document's words depend on the preceding rows."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
@@ -225,7 +225,7 @@ def widest_beam(strategy: Any, beam: int, width: int) -> int:
 def for_one_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
-    """A copy of the strategy with a state of its own, which numbers documents by their rows in the batch.
+    """Copy the strategy with a state of its own, which numbers documents by their rows in the batch.
 
     Args:
         vocabulary: of the search; None: ids are the dictionary's.
@@ -275,7 +275,7 @@ def extended_constraints(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Packed constraints with ids of the dictionary -> with extended ids, on the CPU; None if the strategy has none.
+    """Convert packed constraints from dictionary ids to extended ids, on the CPU; None if the strategy has none.
 
     Args:
         constraints: (B, n) or None. longest: maximum number of tokens of each summary before the end symbol.

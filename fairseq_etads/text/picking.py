@@ -1,4 +1,4 @@
-"""Sentences of a long document picked to a budget in words, by their probabilities; without torch."""
+"""Select sentences of a long document up to a number of words, by their probabilities; without torch."""
 
 import bisect
 import json
@@ -10,41 +10,41 @@ from typing import Any, List, Optional, Sequence, Tuple
 from ..platform.errors import InputError
 
 FACTOR = "salience"
-"""The source factor that tells a summariser how likely each picked sentence is."""
+"""Source factor that tells a summariser the probability level of each selected sentence."""
 FILE = "picking.json"
-"""Stands in the run of an extractor, and in a model folder that holds one."""
+"""Name of the file in an extractor's run, and in a model folder with an extractor."""
 WORDS = 200
-"""Budget in words, unless another is given."""
+"""Default budget in words."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Where the probabilities of the training sentences are cut into levels; finer where sentences are picked."""
+"""Quantiles of the training sentences' probabilities that separate levels; denser where sentences are selected."""
 FULL = 0.95
-"""Share of the budget at which no further sentence is looked for."""
+"""Share of the budget at which the selection ends."""
 SHORTEST = 3
-"""Words of the shortest sentence that is picked from a document that does not fit, unless it has only shorter ones."""
+"""Words of the shortest sentence that is selected from a document above the budget, unless it has only shorter ones."""
 _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Picking:
-    """How sentences are picked, and how their probabilities become levels, values of the factor :data:`FACTOR`.
+    """Settings of the selection, and of the levels of probabilities that are values of the factor :data:`FACTOR`.
 
     Attributes:
-        words: budget. edges: probabilities at which the levels 2, 3, … begin; level 1 is below the first.
+        words: budget. edges: lower bounds of the levels 2, 3, …; level 1 is below the first.
     """
 
     words: int
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """The numbers of the picked sentences, in the document's order; see :func:`pick`."""
+        """Select sentences; returns their numbers in the document's order, see :func:`pick`."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
-        """The level of a sentence, from "1"."""
+        """Level of a sentence, from "1"."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """The content of :data:`FILE`."""
+        """Content of :data:`FILE`."""
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
@@ -68,7 +68,7 @@ class Picking:
 
 
 def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
-    """Budget and edges of the content of a file; raises ValueError."""
+    """Check and return budget and edges of a file's content; raises ValueError."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]
@@ -81,14 +81,15 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Pick sentences to a budget, the likeliest first, each that still fits, until the budget is nearly full.
+    """Select sentences up to a budget, the likeliest first; sentences that do not fit are skipped.
 
     A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
-    fragments, are picked only if there are no others. If not even one sentence fits, it is the likeliest. Of equally
-    likely ones the earlier is taken.
+    fragments, are selected only if there are no others. If not even one sentence fits, the likeliest is selected. Of
+    equally likely sentences, the earlier is selected.
 
     Args:
-        lengths: words of each sentence. probabilities: of each; None: not read, after all others. budget: in words.
+        lengths: number of words of each sentence. probabilities: of each; None: not read, ranked last. budget: in
+            words.
 
     Returns:
         numbers of sentences in the document's order; empty for a document without words.
@@ -114,9 +115,11 @@ def _value(probability: Optional[float]) -> float:
 
 
 def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
-    """The probabilities at the :data:`QUANTILES` of the training documents' sentences, to four digits."""
+    """Learn the levels' bounds: the probabilities at the :data:`QUANTILES` of the training sentences, to four
+    digits.
+    """
     ordered = sorted(probabilities)
     if not ordered:
-        raise InputError("there are no sentences from whose probabilities levels could be learnt")
+        raise InputError("there are no sentences to learn levels of probabilities from")
     places = (min(int(share * len(ordered)), len(ordered) - 1) for share in QUANTILES)
     return tuple(float(f"{ordered[place]:.4g}") for place in places)

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import check_outputs, writing
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
 from .documents import BadDocument, Document, LineOptions, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
@@ -26,7 +26,7 @@ SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 """Fields that may hold the document, by priority; the same as in etads-corpus table."""
 
 _RECORDS_SEARCHED = 100
-"""Records of JSON lines of which one must have a known field."""
+"""Number of records of JSON lines among which one must have a known field."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
@@ -79,7 +79,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """What is taken for a document, for a message, and how to say that it is something else.
+    """Say, for a message, what counts as a document, and how to choose otherwise.
 
     Args:
         given: the format that the user gave, if any.
@@ -132,7 +132,7 @@ def _format_of(path: Path) -> str:
     """The format of an input; empty if it is plain text."""
     if path.is_dir():
         return "folder"
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
     if suffixes[-1:] in ([".jsonl"], [".json"], [".ndjson"]):
         return "jsonl"
     if suffixes[-1:] in ([".csv"], [".tsv"]):
@@ -155,6 +155,10 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     Raises:
         InputError: an input cannot be read.
     """
+    if column and kind not in ("jsonl", "csv"):
+        raise InputError(
+            f"--source-column {column}: goes with JSON lines and CSV, and every {unit_of(kind)} is a document"
+        )
     for path in paths:
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
@@ -175,7 +179,7 @@ def unit_of(kind: str) -> str:
 
 def _delimiter(path: Path, header: str) -> str:
     """Detect the separator of a table's cells from its first line."""
-    return "\t" if path.suffix == ".tsv" else max(DELIMITERS, key=header.count)
+    return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
@@ -271,8 +275,11 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
     if wanted not in lower:
         raise InputError(f"--source-column {column}: {name_of(path)} has {', '.join(names)}")
+    if lower.count(wanted) > 1:
+        raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
-    for number, row in enumerate((row for row in rows if row), 1):
+    has_blank_rows = len(names) == 1  # a blank line is a row with an empty cell
+    for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
             yield NewDocument(name, "", f"{name_of(path)}, row {number}: {len(row)} cells; {len(names)} expected")
@@ -289,12 +296,19 @@ def _known_column(names: Sequence[str], where: str) -> str:
 
 def _record(line: str) -> Dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
     if not isinstance(record, dict):
         raise BadDocument("not a JSON object")
     return record
+
+
+def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadDocument("a key stands twice in an object")
+    return found
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
@@ -318,7 +332,7 @@ def _one_line(text: str, kind: str) -> str:
 
 
 def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """What the inputs were taken for, and how to say that they are something else."""
+    """Say what the inputs were taken for, and how to choose otherwise."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"
@@ -348,6 +362,8 @@ def write_documents(args: argparse.Namespace) -> None:
         elif path.is_dir() and args.input_format not in (None, "folder"):
             raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
         paths.append(path)
+    inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
+    check_outputs({"--output": args.writes}, {"--input": [*args.input, *inside]})
     kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
@@ -383,6 +399,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    parser.add_argument("--writes", metavar="FILE", nargs="*", default=[], help="outputs, which must be no inputs")
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         write_documents(args)

@@ -1,12 +1,14 @@
-"""Word vectors from text alone: positive pointwise mutual information, and a truncated singular value decomposition.
+"""Word vectors from text alone: positive pointwise mutual information and a truncated singular value decomposition.
 
-With #(w, c), how often the words w and c stand near one another, and P_a(c), the frequency of c to the power of 3/4:
+Let #(w, c) be the number of times that the words w and c are near each other, and P_a(c) the frequency of c to the
+power of 3/4:
 
     M_wc = max(0, log(#(w, c) / #(w) / P_a(c))),   M ~ U S V^T,   vectors: rows of U S^(1/2)
 
 These are the vectors of Levy, Goldberg and Dagan 2015 ("Improving Distributional Similarity with Lessons Learned from
-Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2; then without their mean, and of unit
-length, which is about that of fairseq's random vectors. A million words take less than a second.
+Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Then their mean is subtracted, and
+they are scaled to unit length, which is about the length of fairseq's random vectors. A million words take less than a
+second.
 """
 
 from typing import NamedTuple
@@ -15,12 +17,12 @@ import torch
 from torch import Tensor
 
 WEIGHTS = (1.0, 0.7, 0.5, 0.4)
-"""Of a pair of words at the distances 1, 2, 3 and 4."""
+"""Weights of a pair of words at the distances 1, 2, 3 and 4."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Only the words with the smallest ids, which are the most frequent ones, are contexts, so that tables stay small."""
+"""Maximum number of words that are contexts, so that tables stay small; smaller ids are more frequent words."""
 _SHORTEST = 1e-4
-"""A shorter vector is nothing but rounding: the words around this word say nothing of it."""
+"""Length below which a vector is only rounding: the words around this word say nothing about it."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
@@ -28,7 +30,8 @@ class TextVectors(NamedTuple):
     """Vectors of the words of a text.
 
     Attributes:
-        vectors: (V, D); zero for words without one. found: (V,), which words have one: those that stand near others.
+        vectors: (V, D); zero for words without one. found: (V,) bool, True for words with a vector, because they occur
+            near others.
     """
 
     vectors: Tensor
@@ -36,10 +39,10 @@ class TextVectors(NamedTuple):
 
 
 def cooccurrences(words: Tensor, size: int) -> Tensor:
-    """How often words stand near others, weighted by :data:`WEIGHTS`: (V, C).
+    """Count how often words occur near others, weighted by :data:`WEIGHTS`: (V, C).
 
     Args:
-        words: ids (n,) in the order of the text; -1 is no word, and len(WEIGHTS) of them part two texts.
+        words: ids (n,) in the order of the text; -1 is no word, and len(WEIGHTS) of them separate two texts.
         size: V. C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)
@@ -56,7 +59,7 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
 
 
 def mutual_information(counts: Tensor) -> Tensor:
-    """Positive pointwise mutual information of words and contexts by their counts (V, C), all of them >= 0."""
+    """Positive pointwise mutual information of words and contexts, from their counts (V, C), all of them >= 0."""
     contexts = counts.sum(0) ** SMOOTHING
     expected = counts.sum(1, keepdim=True) * (contexts / contexts.sum().clamp(min=1e-12))
     ratio = torch.where(counts > 0, counts / expected.clamp(min=1e-12), torch.ones_like(counts))
@@ -64,7 +67,7 @@ def mutual_information(counts: Tensor) -> Tensor:
 
 
 def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
-    """Vectors (V, D) of the words of a text, the same for the same text.
+    """Compute vectors (V, D) of the words of a text, the same for the same text.
 
     Args:
         words: see :func:`cooccurrences`. size: V. width: D.

@@ -1,4 +1,4 @@
-"""A reader per corpus format; ``etads_preprocess.corpus`` runs them."""
+"""Readers, one per corpus format; :mod:`etads_preprocess.corpus` runs them."""
 
 from .base import Reader
 from .cnndm import CnnDailyMail

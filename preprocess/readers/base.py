@@ -14,19 +14,21 @@ from .shares import Shares
 
 
 class Reader:
-    """Reads one corpus format: one process finds the items of a split in order, any process makes a document of one.
+    """Reader of one corpus format.
+
+    One process finds the items of a split in order; any process converts an item to a document.
 
     A reader is copied to every process, so it holds names and settings, but no open files.
 
     Attributes:
         name: the KIND on the command line of etads-corpus.
         summary, description: the help of that KIND, in one line and in full.
-        defaults: defaults of shared options that differ for this corpus.
-        splits_text: whether documents may have to be cut into sentences.
-        counts: how often files were changed or skipped over, by kind of change, for report.json.
+        defaults: other defaults of shared options for this corpus.
+        splits_text: whether documents may have to be split into sentences.
+        counts: numbers of files that were changed or skipped, by kind of change, for report.json.
         notes: sentences to show to the user.
-        shares: how the corpus is split, if it comes in one piece: all splits then have the same items, and the
-            documents decide.
+        shares: how the corpus is split, if it comes in one piece: all splits then have the same items, and a document's
+            hash decides its split.
     """
 
     name: ClassVar[str]
@@ -43,30 +45,30 @@ class Reader:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        """Add the options that only this corpus has."""
+        """Add the options of this corpus only."""
 
     def splits(self) -> List[str]:
-        """The splits that the input has, of train, valid and test.
+        """List the splits in the input, of train, valid and test.
 
         Raises:
-            InputError: the input is not there or not of this kind.
+            InputError: the input is missing or not of this kind.
         """
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """The files of each split whose checksums tell whether the input has changed; see also :meth:`folders`."""
+        """List the files of each split by which changes of the input are detected; see also :meth:`folders`."""
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """Folders with too many files to read twice: changes are told by names and sizes."""
+        """List folders with too many files to read twice: names and sizes show changes."""
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """The number of items of a split for the progress bar, None if only reading all of it would tell."""
+        """Count the items of a split for the progress bar; None if only reading all of it would tell."""
         return None
 
     def items(self, split: str) -> Iterator[Any]:
-        """The items of a split in order: file names, lines or rows, which :meth:`parse` makes documents of.
+        """Yield the items of a split in order: file names, lines or rows, for :meth:`parse`.
 
         Raises:
             InputError: a file cannot be read; names file and line.
@@ -74,11 +76,11 @@ class Reader:
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """File and line of an item, for messages."""
+        """Name the file and line of an item, for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
-        """The document of an item.
+        """Convert an item to a document.
 
         Raises:
             BadDocument: it cannot be read, or does not belong to the corpus.
@@ -86,10 +88,10 @@ class Reader:
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if ``kept``, the documents written of each split, are not as many as the corpus has."""
+        """Raise InputError if ``kept``, the numbers of documents written, differ from the corpus's known size."""
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Lines of a file; those that are not UTF-8 are read by --fallback-encoding and counted.
+        """Yield the lines of a file; lines that are not UTF-8 are read by --fallback-encoding and counted.
 
         With --skip-bad and no such encoding, :meth:`check_utf8` finds them.
         """
@@ -101,10 +103,11 @@ class Reader:
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
-        """A small file as a whole, with newlines between lines.
+        """Read a small file as a whole, with newlines between lines.
 
         Raises:
-            BadDocument: it is not UTF-8, with --skip-bad. InputError: the same without it, or it cannot be read.
+            BadDocument: the file is not UTF-8, with --skip-bad.
+            InputError: the file is not UTF-8, without --skip-bad, or cannot be read.
         """
         text = "\n".join(self.lines(path))
         self.check_utf8(text)
@@ -112,7 +115,7 @@ class Reader:
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """The path, checked to be a file (or a directory).
+    """Return the path after a check that it is a file (or a directory).
 
     Raises:
         InputError: it is not; the message names ``option``.
@@ -123,7 +126,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """The first file with one of the names, plain or compressed, in one of the folders; None if there is none."""
+    """Find the first file with one of the names, plain or compressed, in one of the folders; None if there is none."""
     for name in names:
         for folder in folders:
             for suffix in ("", *DECOMPRESSORS):
@@ -134,7 +137,7 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
 
 
 def add_keep_original(parser: argparse.ArgumentParser) -> None:
-    """Add the option --keep-original of corpora that are lower-cased and whose digits are masked."""
+    """Add the option --keep-original, for corpora that are lower-cased and have masked digits."""
     parser.add_argument(
         "--keep-original",
         action="store_true",

@@ -108,6 +108,13 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         raise Unfit("story not found")
 
     def check(self, kept: Dict[str, int]) -> None:
+        missing = [split for split in self.expected or () if split not in kept]
+        if missing:
+            names = " or ".join(LISTS[missing[0]])
+            raise InputError(
+                f"--expect: there is no {missing[0]}, for --urls {self.urls} has no {names}; the other files are "
+                "written. --expect any takes them as they are"
+            )
         for split, number in kept.items():
             expected = self.expected.get(split, ()) if self.expected else ()
             if expected and number not in expected:
@@ -119,7 +126,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """The numbers of documents that --expect allows, by split."""
+    """Numbers of documents that --expect allows, by split."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -129,9 +136,9 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """A story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
+    """Read a story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
 
-    Everything behind the first "@highlight" belongs to the summary, as in See et al.'s program.
+    Everything after the first "@highlight" belongs to the summary, as in See et al.'s program.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -153,7 +160,7 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _origin(url: str, folder: Path) -> str:
-    """Which of the two newspapers a story is from, by its URL or else by the folder that it lies in.
+    """Name the newspaper of a story, by its URL or else by its folder.
 
     Raises:
         InputError: neither says so.

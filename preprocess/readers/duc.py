@@ -42,6 +42,8 @@ makes them. Either way it is a test set."""
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
         self.files = {}
+        if args.data and self.as_gigaword:
+            raise InputError("--as-gigaword: goes with --docs and --models; the text of --data is left as it is")
         if args.data and not (args.docs or args.models):
             folders = [existing("--data", args.data, directory=True)]
             paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
@@ -81,7 +83,7 @@ makes them. Either way it is a test set."""
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Reference files by set and name of the article, in the order of their assessors' letters."""
+        """Find reference files by set and name of the article, in the order of their assessors' letters."""
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():
             match = _MODEL.fullmatch(path.name)
@@ -121,7 +123,7 @@ makes them. Either way it is a test set."""
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # a folder is named like its set and the letter of the assessor who chose it
+        # a folder is named after its set and the letter of the assessor who chose it
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
@@ -145,12 +147,12 @@ def _treebank() -> TreebankWords:
 
 
 def _treebank_sentences(paragraph: str) -> List[str]:
-    """Sentences of Treebank words."""
+    """Split an article into sentences of Treebank words."""
     return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
 
 
 def parse_article(text: str) -> List[str]:
-    """Paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;).
+    """Read the paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;).
 
     Raises:
         BadDocument: there is no TEXT.

@@ -25,8 +25,9 @@ FILE_NAMES = {
     "test": [("input.txt", "task1_ref0.txt"), ("test.article.txt", "test.title.txt"), ("test.src.txt", "test.tgt.txt")],
 }
 UNKNOWN = "<unk>"
+_MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# what shows that a title is no headline: NAMAS's list, searched for inside the lower-cased title as NAMAS does
+# signs that a title is no headline: NAMAS's list, searched for inside the lower-cased title as in NAMAS
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -73,7 +74,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """The words of articles and those of titles that are not rare; None if rare ones are replaced already."""
+        """Frequent words of articles and of titles; None if rare words are replaced already."""
         if "train" not in self.files:
             return None
         common = []
@@ -104,7 +105,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """By split, the file of articles, then that of titles (test: those of all references); both must be there."""
+    """Find the files of each split, articles first, then titles (test: all references); both must exist."""
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
         for article, title in FILE_NAMES[split]:
@@ -113,23 +114,42 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
                 found[split] = [pair[0], pair[1]]
                 if title == "task1_ref0.txt":
                     found[split] += further_references([pair[1].parent])
+        if split not in found:
+            _check_halves(folders, split)
     return found
 
 
+def _check_halves(folders: List[Path], split: str) -> None:
+    """Raise InputError if one file of a pair is there and the other is not, perhaps because its name is misspelt."""
+    for pair in FILE_NAMES[split]:
+        there = [first_existing(folders, [name]) for name in pair]
+        for path, other in zip(there, reversed(pair)):
+            if path is not None:
+                raise InputError(f"--data: {path} is there, and {other} is not: name it so, or take the first away")
+
+
 def further_references(folders: List[Path]) -> List[Path]:
-    """The files task1_ref1.txt, task1_ref2.txt and so on, up to the first that is missing."""
-    numbered = (first_existing(folders, [f"task1_ref{number}.txt"]) for number in itertools.count(1))
-    return [path for path in itertools.takewhile(bool, numbered) if path]
+    """The files task1_ref1.txt, task1_ref2.txt and so on.
+
+    Raises:
+        InputError: one is missing, and a later one is there.
+    """
+    numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
+    found = [path for path in itertools.takewhile(bool, numbered) if path]
+    later = next((path for path in numbered[len(found) :] if path), None)
+    if later is not None:
+        raise InputError(f"--data: {later} is there, and task1_ref{len(found) + 1}.txt is not")
+    return found
 
 
 def _normalised(line: str) -> str:
-    """Lower case, # for each digit, the unknown word spelled alike."""
+    """Lower-case a line, replace each digit by #, and spell the unknown word in one way."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
 def filter_reason(article: List[str], title: List[str]) -> str:
-    """Why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
+    """Reason why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
     if "." not in article:
         return "filter: article without a full stop"
     if _NOT_TITLES.search(" ".join(title)):

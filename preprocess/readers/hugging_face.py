@@ -1,4 +1,6 @@
-"""Data sets of Hugging Face on this machine: folders of ``save_to_disk``, and names in the local cache; no download."""
+"""Read Hugging Face data sets on this machine: folders of ``save_to_disk``, and names in the local cache. No
+download.
+"""
 
 import argparse
 import contextlib
@@ -21,7 +23,7 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-"""What data sets call their splits -> what they are called here."""
+"""Names of splits in data sets -> names of splits here."""
 ROWS_AT_A_TIME = 256
 
 
@@ -52,7 +54,7 @@ piece is split by --split."""
         self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Split, or "input" for what is to be split -> its name in the data set, "" if the set has no names.
+        """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
 
         Raises:
             InputError: it has no such splits, or --split is given for a set that has several.
@@ -106,7 +108,8 @@ piece is split by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        found = _load(self._data, self._config)  # again: a reader that is copied to processes holds no open files
+        # again, because a reader that is copied to processes holds no open files
+        found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
         try:
@@ -120,7 +123,7 @@ piece is split by --split."""
 
 
 def _load(data: str, config: Optional[str]) -> Any:
-    """The datasets.Dataset or DatasetDict; nothing is downloaded.
+    """Load a datasets.Dataset or DatasetDict; nothing is downloaded.
 
     Raises:
         InputError: it is not there or damaged, or datasets is missing.
@@ -142,7 +145,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except Exception as error:  # of many kinds, those of pyarrow, fsspec and huggingface_hub among them
+        except Exception as error:  # errors of many kinds, also from pyarrow, fsspec and huggingface_hub
             reason = (str(error).splitlines() or [type(error).__name__])[0]
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")
@@ -155,7 +158,7 @@ def _load(data: str, config: Optional[str]) -> Any:
 
 @contextlib.contextmanager
 def _offline(datasets: Any) -> Iterator[None]:
-    """Keep a module that was imported before the environment said so from using the network, too."""
+    """Stop a module that was imported before the environment was set from using the network."""
     before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Parallel text: a file with a document a line, and one or more files with a reference summary a line."""
+"""Read parallel text: a file with a document per line, and one or more files with a reference summary per line."""
 
 import argparse
 import itertools
@@ -19,7 +19,7 @@ Item = Tuple[str, int, str, List[str]]
 
 
 class LineReader(Reader):
-    """Reads documents and references line by line from the files of a split: documents first, then references."""
+    """Reader of documents and references line by line from the files of a split: documents first, then references."""
 
     files: Dict[str, List[Path]]
 
@@ -35,7 +35,7 @@ class LineReader(Reader):
         for number, (source, *targets) in enumerate(rows, 1):
             if source is None or None in targets:
                 shorter = paths[(source, *targets).index(None)]
-                other = f"{name_of(paths[0])} or another file beside it"
+                other = f"{name_of(paths[0])} or another file next to it"
                 raise InputError(f"{name_of(shorter)} has {number - 1:,} lines, fewer than {other}")
             yield str(paths[0]), number, source, targets
 

@@ -1,4 +1,4 @@
-"""Splits a corpus that comes in one piece by a hash of its documents (--input and --split)."""
+"""Split a corpus that comes in one piece, by a hash of its documents (--input and --split)."""
 
 import argparse
 import hashlib
@@ -35,7 +35,7 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
 
 @dataclass(frozen=True)
 class Shares:
-    """Which share of the documents each split gets, as fractions that add up to 1.
+    """Share of the documents of each split, as fractions that add up to 1.
 
     Attributes:
         text: the shares as the user wrote them.
@@ -47,11 +47,11 @@ class Shares:
 
     @property
     def splits(self) -> List[str]:
-        """The splits that get anything."""
+        """List the splits with a share above 0."""
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """The split of a document. Only its words count, not its white space."""
+        """Choose the split of a document. Only its words count, not its white space."""
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64
@@ -62,12 +62,12 @@ class Shares:
         return self.splits[-1]  # rounding
 
     def nothing_left(self, split: str) -> str:
-        """Advice if a split gets no document."""
+        """Advise if a split gets no document."""
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 
 
 def parse_shares(text: str, seed: int) -> Shares:
-    """The shares that --split says; raises InputError if they are no three numbers."""
+    """Parse the shares in --split; raises InputError if they are not three numbers."""
     try:
         numbers = [float(part) for part in text.split("/")]
     except ValueError:
@@ -79,10 +79,11 @@ def parse_shares(text: str, seed: int) -> Shares:
 
 
 def check_input_options(args: argparse.Namespace) -> bool:
-    """Whether --input is given.
+    """Tell whether --input is given, after a check.
 
     Raises:
-        InputError: neither it nor --train, --valid or --test is given, or both are; or options of it without it.
+        InputError: neither it nor --train, --valid or --test is given, or both are; or its options are given without
+            it.
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:

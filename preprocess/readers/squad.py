@@ -1,6 +1,6 @@
-"""SQuAD (Rajpurkar et al. 2016, 2018): a sentence of an encyclopedia -> the answers to questions that stand in it.
+"""Read SQuAD (Rajpurkar et al. 2016, 2018): a sentence of an encyclopedia -> the answers to questions in it.
 
-For a tagger of salient words and not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words`` labels the
+For a tagger of salient words, not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words`` labels the
 words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
 """
 
@@ -22,7 +22,7 @@ FILES = {"train": "train", "valid": "dev"}
 
 
 class Sentence(NamedTuple):
-    """A sentence with its answers, where it stands, and what is wrong with it, if anything."""
+    """A sentence with its answers, its place, and its fault, if any."""
 
     text: str
     answers: List[str]
@@ -88,7 +88,7 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """The sentences of a paragraph that hold an answer, or a part of one; a damaged paragraph is one that says why."""
+    """Yield the sentences of a paragraph with an answer, or a part of one; a damaged paragraph yields its fault."""
     try:
         context, spans = paragraph["context"], _spans(paragraph)
         if not isinstance(context, str):
@@ -99,7 +99,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
         return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
     found, place = [], 0
     for sentence in split_sentences(context):
-        # the splitter may put other white space between words
+        # the splitter may change the white space between words
         match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
         start, end = match.span() if match else (place, place)
         place = end
@@ -111,7 +111,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
 
 
 def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
-    """Start and text of every answer; questions of SQuAD 2.0 that cannot be answered have none."""
+    """Yield start and text of every answer; the unanswerable questions of SQuAD 2.0 have none."""
     answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:

@@ -18,6 +18,7 @@ MIN_SOURCE_WORDS = 400
 TARGET_WORDS = range(15, 131)
 HEADINGS = ("BACKGROUND", "RESULTS", "CONCLUSIONS")
 VALID_SHARE, TEST_SHARE = 0.03, 0.02
+DEFAULT_SEED = 1
 
 
 class SumPubMed(Reader):
@@ -34,15 +35,21 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
+        self.digits: Dict[int, str] = {}  # number of an article -> as its file's name has it, perhaps with zeros
         files = find_jsonl(data)
         if files:
+            for option in ("seed", "valid_size", "test_size"):
+                if getattr(args, option) is not None:
+                    written = f"--{option.replace('_', '-')} {getattr(args, option)}"
+                    raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            self.splits_text = False  # lists of sentences; other values are cut all the same
+            self.splits_text = False  # lists of sentences; other values are split nevertheless
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
-        self.members = self._assign(args.seed, {"valid": args.valid_size, "test": args.test_size})
+        sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
+        self.members = self._assign(DEFAULT_SEED if args.seed is None else args.seed, sizes)
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +57,17 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         add("--data", metavar="DIR", type=Path, required=True, help="with the folders, or the three files")
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             text = f"articles in {split}, of the folders (default: {share:.0%}% of all)"
-            add(f"--{split}-size", metavar="N", type=int, default=0, help=text)
-        add("--seed", metavar="N", type=int, default=1, help="of the hash (default: %(default)s)")
+            add(f"--{split}-size", metavar="N", type=int, help=text)
+        add("--seed", metavar="N", type=int, help=f"of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """The numbers of the articles of each split; a size of 0 stands for a fixed share of all."""
+        """Assign the numbers of the articles to the splits; a size of 0 stands for a fixed share of all."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
-        numbers = [int(name.group(1)) for name in names if name]
+        for digits in sorted(name.group(1) for name in names if name):
+            other = self.digits.setdefault(int(digits), digits)
+            if other != digits:
+                raise InputError(f"--data {self.data}: text_{other}.txt and text_{digits}.txt have the same number")
+        numbers = list(self.digits)
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             sizes[split] = sizes[split] or max(1, int(share * len(numbers)))
             if sizes[split] < 0:
@@ -75,11 +86,11 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # parse() deals with an abstract that is missing
+        # parse() handles a missing abstract
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
-        return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{number}.txt"
+        return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
     def total(self, split: str) -> Optional[int]:
         return None if self.table else len(self.members[split])
@@ -101,7 +112,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
 
 
 def beginning(text: str) -> List[str]:
-    """The first sentences of an article that have at most MAX_SOURCE_WORDS words together, without headings.
+    """First sentences of an article with at most MAX_SOURCE_WORDS words together, without headings.
 
     Raises:
         Unfit: they have fewer than MIN_SOURCE_WORDS.
@@ -120,7 +131,7 @@ def beginning(text: str) -> List[str]:
 
 
 def background(text: str) -> List[str]:
-    """The paragraphs of an abstract's section BACKGROUND.
+    """Paragraphs of an abstract's section BACKGROUND.
 
     Raises:
         BadDocument: there is no such section. Unfit: it is too short or too long.

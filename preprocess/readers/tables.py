@@ -1,4 +1,4 @@
-"""Tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
+"""Read tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
 
 import argparse
 import json
@@ -16,33 +16,42 @@ from .base import Reader, existing, first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
+BOM = "\ufeff"
+"""Byte order mark, at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""How a file name ends, behind its last dot, and the format that this tells."""
+"""Endings of file names, after the last dot -> formats."""
 
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and its content: the line of JSON, the two cells, or
-what is wrong, a BadDocument."""
+"""Key of the file in Table.files, number of the line or record, and its content: the line of JSON, the two cells, or a
+BadDocument.
+"""
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
-    """train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl of a folder, plain or compressed."""
+    """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
-    found = {split: first_existing([folder], [f"{stem}.jsonl" for stem in stems]) for split, stems in names.items()}
-    return {split: path for split, path in found.items() if path}
+    found: Dict[str, Path] = {}
+    for split, stems in names.items():
+        there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
+        if len(there) > 1:
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: take one away")
+        if there:
+            found[split] = there[0]
+    return found
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Options of :class:`Table` for JSON lines with "source" and "target", beside the shared options in ``args``."""
+    """Options of :class:`Table` for JSON lines with "source" and "target", and the shared options in ``args``."""
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
     return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
 
 
 def format_of(path: Path) -> str:
-    """The format that a file name tells, .gz, .xz, .bz2 and .zst at its end aside; of standard input its beginning.
+    """Format of a file by its name, without .gz, .xz, .bz2 or .zst at its end; of standard input by its beginning.
 
     Raises:
-        InputError: it tells none.
+        InputError: the format is unknown.
     """
     if path.name == STANDARD_INPUT:
         with open_binary(path) as file:
@@ -51,7 +60,7 @@ def format_of(path: Path) -> str:
     suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in DECOMPRESSORS]
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
-    raise InputError(f"{path}: of which format? choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
+    raise InputError(f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
 
 
 class Table(Reader):
@@ -61,10 +70,10 @@ class Table(Reader):
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out TEXT
   etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
 
-The format is told by the name: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard input. Known
+The name gives the format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard input. Known
 columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
 {", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value is
-a text, whose lines are paragraphs, or the sentences of a summary if it has several; or a list of sentences."""
+a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -82,9 +91,11 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+        if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
+            raise InputError("--no-quotes: goes with CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the lines that were looked at will be read again
+        self.counts.clear()  # the lines that were examined will be read again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +121,7 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
-        """The names of the columns of documents and of summaries, from a file's header or its first record."""
+        """Names of the columns of documents and of summaries, from a file's header or its first record."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
@@ -126,16 +137,16 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
                 found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
                 found = error
-            if not self.skip_bad:  # with --skip-bad the first record that has the columns tells them
+            if not self.skip_bad:  # with --skip-bad, the first record that has the columns decides
                 raise found
             first = first or found
         raise first or InputError(f"{name_of(path)}: empty")
 
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
-        """The columns of a CSV or TSV file by the first delimiter that makes them of the header.
+        """Find the columns of a CSV or TSV file, by the first delimiter that yields them from the header.
 
         Raises:
-            InputError: none does; the message is about the one that makes the most columns.
+            InputError: none does; the message is about the delimiter that yields the most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -154,7 +165,9 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """The two columns to take among ``names``: those asked for, else the first known pair; case counts last."""
+        """Choose two columns among ``names``: the given names, else the first known pair; the same case is
+        preferred.
+        """
         known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
         chosen = []
         has = f"{name_of(path)}; it has {', '.join(names) or 'none'}"
@@ -196,18 +209,20 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
                     self.counts["blank lines between records"] += 1
 
     def _rows(self, key: str) -> Iterator[List[str]]:
-        """All rows of a CSV or TSV file, its header too; a blank line is an empty row."""
+        """Yield all rows of a CSV or TSV file, also its header; a blank line is an empty row."""
         path = self.files[key]
         return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
     def _cells(self, key: str) -> Iterator[Item]:
-        """Items of a CSV or TSV file."""
+        """Yield the items of a CSV or TSV file."""
         rows = enumerate(self._rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
         places = [names.index(column) for column in self.columns[key]]
         for number, row in rows:
-            if row == names:  # of tables put behind one another
+            if not row:
+                self.counts["blank lines between records"] += 1
+            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:  # of tables put behind one another
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
                 try:
@@ -215,10 +230,8 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
                     yield key, number, tuple(row[place] for place in places)
                 except BadDocument as error:
                     yield key, number, error
-            elif row:
-                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
             else:
-                self.counts["blank lines between records"] += 1
+                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
 
     def where(self, item: Item) -> str:
         key, number, _ = item
@@ -239,13 +252,13 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # a summary in several lines is in sentences already, like a list of them
+        # a summary in several lines is already split into sentences, like a list
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
     def _record(self, line: str) -> Dict[str, Any]:
-        """The object of a line of JSON; raises BadDocument if there is none."""
+        """Parse the object in a line of JSON; raises BadDocument if there is none."""
         self.check_utf8(line)
         try:
             record = json.loads(line, object_pairs_hook=_without_repeated_keys)
@@ -258,13 +271,13 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
-    """The names that are equal to one that is wanted, or else equal but for case and white space around them."""
+    """List the names equal to a wanted one, or else those that differ only in case and surrounding white space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """The sentences of a list or the lines of a text, without blank ones; ``what`` names the value in messages.
+    """Sentences of a list or lines of a text, without blank ones; ``what`` names the value in messages.
 
     Raises:
         BadDocument: it is neither.
@@ -287,13 +300,13 @@ def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def _array_hint(line: str) -> str:
-    """Advice for a file that holds one JSON array instead of JSON lines."""
+    """Advise about a file that holds one JSON array instead of JSON lines."""
     begins_json = line.lstrip()[:1] in ("[", "{")
     return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
 def _parquet(path: Path) -> Any:
-    """The pyarrow.parquet.ParquetFile; raises InputError if it is none or pyarrow is missing."""
+    """Open a pyarrow.parquet.ParquetFile; raises InputError if it is not one or pyarrow is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -307,7 +320,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
-    """The values of the columns in each row, or what is wrong with the row."""
+    """Yield the values of the columns in each row, or the row's fault."""
     from pyarrow import ArrowException
 
     file = _parquet(path)
@@ -325,7 +338,7 @@ def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, .
 
 
 def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
-    """The only row of a batch, or what is wrong with it."""
+    """Value of the only row of a batch, or its fault."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
         return row

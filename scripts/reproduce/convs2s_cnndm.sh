@@ -74,8 +74,8 @@ try_settings() {
             folder=$(fixed valid "$length" "$origin") place=$run/settings/$length-$origin
             mkdir -p "$place"
             summarise_once "$run" "$place/summaries.txt" --prepared "$folder/prepared" --subset valid "${decoding[@]}"
-            [ "$place/rouge.json" -nt "$place/summaries.txt" ] ||
-                etads-rouge "$place/summaries.txt" "$data/text/valid.target" --json "$place/rouge.json"
+            once --makes "$place/rouge.json" --reads "$place/summaries.txt" "$data/text/valid.target" \
+                -- etads-rouge "$place/summaries.txt" "$data/text/valid.target" --json "$place/rouge.json"
         done
     done
     best=$(best_setting "$run")
@@ -96,7 +96,7 @@ for seed in $seeds; do
             etads-prepare "$control/text" "$control/prepared" --tokens bpe --words ptb --size "$size"
         fi
         train "$run" "$control" 402 "$seed"
-        [ "$run/setting.txt" -nt "$run/finished.txt" ] || try_settings "$run"
+        try_settings "$run"
         IFS=- read -r length origin < "$run/setting.txt"
         folder=$(fixed test "$length" "$origin")
         summarise_once "$run" "$run/summaries.txt" --prepared "$folder/prepared" "${decoding[@]}"

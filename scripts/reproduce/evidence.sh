@@ -170,8 +170,7 @@ summarise_system() {
     esac
     summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" ${device[@]+"${device[@]}"} \
         --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" ${options[@]+"${options[@]}"}
-    [ "$run/likelihood-test-$checkpoint.json" -nt "$run/finished.txt" ] ||
-        supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
+    supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
 }
 
 # record_system RUN SYSTEM SEED [CHECKPOINT]: the scores of the summaries, and the record.

@@ -51,13 +51,13 @@ train_summariser() {
         --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
 }
 
-# extract RUN [options of etads-extract]: RUN/summaries.txt, unless it is newer than the selector in RUN.
+# extract RUN [options of etads-extract]: RUN/summaries.txt, unless it is there, of the same data and probabilities.
 extract() {
     local run=$1
     shift
     mkdir -p "$run"
-    { [ -s "$run/summaries.txt" ] && [ ! "$run/report.json" -nt "$run/summaries.txt" ]; } ||
-        etads-extract "$prepared" "$run/summaries.txt" --truncate-source 200 "$@"
+    once --makes "$run/summaries.txt" --reads "$prepared" "$run"/probabilities.*.test \
+        -- etads-extract "$prepared" "$run/summaries.txt" --truncate-source 200 "$@"
 }
 
 # summarise RUN [options of fairseq-generate]

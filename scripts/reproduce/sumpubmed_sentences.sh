@@ -88,8 +88,8 @@ train_row() {
 # write_summaries ROW RUN: RUN/summaries.txt.
 write_summaries() {
     if [ "$1" = extractor ]; then
-        [ "$2/summaries.txt" -nt "$2/report.json" ] ||
-            etads-extract "$prepared" "$2/summaries.txt" "${read[@]}" --by selector --selection "$2"
+        once --makes "$2/summaries.txt" --reads "$prepared" "$2"/probabilities.*.test \
+            -- etads-extract "$prepared" "$2/summaries.txt" "${read[@]}" --by selector --selection "$2"
     else
         summarise_once "$2" "$2/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 100 \
             --no-repeat-ngram-size 3 ${device[@]+"${device[@]}"}

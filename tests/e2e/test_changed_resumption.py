@@ -1,4 +1,4 @@
-"""Trainings that resume with other data or other options than those of their checkpoint."""
+"""Trainings that resume with other data or other options than the checkpoint's."""
 
 import re
 
@@ -60,7 +60,7 @@ def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, be
 
 
 def test_changed_options_of_the_optimiser_count_and_are_announced(corpus, tmp_path):
-    """fairseq keeps those of the checkpoint without a word."""
+    """fairseq silently keeps the checkpoint's."""
     train(corpus / "bin", tmp_path / "save", *MUON, "--max-update", "2")
     options = ["--muon-momentum", "0.5", "--weight-decay", "0.25", "--max-update", "3"]
     log = train(corpus / "bin", tmp_path / "save", *MUON, *options).stdout

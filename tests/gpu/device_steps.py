@@ -77,7 +77,7 @@ def counted():
 
 
 def device_task():
-    """A task whose dictionary knows 44 words, the last a sentence mark, and has 9 to copy; with source factors."""
+    """A task with a dictionary of 44 known words, the last a sentence mark, and 9 to copy; with source factors."""
     task = make_task(tail=9, mark=True)
     task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
     task.cfg.data = "/nowhere"

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from . import faults
+from . import faults, together
 from .outcomes import REFUSED, Table, outcome
 from .stages import TRAINED_THEN_READ, Stage, checkpoints, make_stages, write_raw
 from .workplace import Run, Workplace, files
@@ -60,8 +60,8 @@ class Torture:
     """All trials of one call; see ``__main__.py`` for the options.
 
     Attributes:
-        states: stage -> a folder with the outputs of the stages before it; "" -> the outputs of all. expected: stage ->
-            its undisturbed result. seconds: stage -> its duration.
+        states: stage -> a folder with the outputs of the stages before it; "" -> the outputs of all.
+        expected: stage -> its undisturbed result. seconds: stage -> its duration.
     """
 
     def __init__(self, folder: Path, options: argparse.Namespace):
@@ -345,5 +345,8 @@ GROUPS: Dict[str, Callable[[Torture], Iterator[Callable[[Path], None]]]] = {
     "damage": damages,
     "vanish": vanishing,
     "disk": full_disks,
+    "together": together.two_at_once,
+    "options": together.other_options,
+    "inputs": together.over_inputs,
 }
 """Name -> the trials of a kind of fault."""

@@ -263,7 +263,7 @@ def test_command_refuses_wrong_numbers(files, capsys):
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
-    """Which take most of the time for many lines; the scores are the same."""
+    """Resampling takes most of the time for many lines; the scores are the same without it."""
     saved = tmp_path / "scores.json"
     assert main([*files, "--bootstrap", "10"]) == 0
     usual = capsys.readouterr().out
@@ -290,6 +290,15 @@ def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path
         check_error([*files, option, str(name)], capsys, f'{option} "{name}": no file can be written there')
     assert compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
     assert f'--json "{tmp_path}"' in capsys.readouterr().err
+
+
+def test_options_that_would_have_no_effect_are_refused(files, capsys):
+    assert main([*map(str, files), "--rouge-home", "somewhere"]) == 2
+    assert "--rouge-home somewhere has no effect without --backend perl" in capsys.readouterr().err
+    hypothesis, reference = map(str, files[:2])
+    for option, value in (("--subset", "test"), ("--checkpoint", "best"), ("--prepared", "there")):
+        assert compare_main([hypothesis, hypothesis, reference, option, value]) == 2
+        assert f"{option} {value} has no effect without --likelihood" in capsys.readouterr().err
 
 
 def test_a_missing_perl_is_said_in_words(monkeypatch, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""How a model begins by its training text: the output layer's bias, and word vectors."""
+"""Start of a model from its training text: the output layer's bias, and word vectors."""
 
 import logging
 import math

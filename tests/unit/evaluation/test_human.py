@@ -253,7 +253,7 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
         assert ",=cmd" not in text and ",'=cmd" in text
         rows = list(csv.reader(io.StringIO(text, newline="")))
         for row in rows[1:]:
-            system = orders[row[0]][row[1]][row[2]]
+            system = orders[row[0].partition(" ")[0]][row[1]][row[2]]
             # the summary under the letter belongs to that system
             assert row[4] == f"'=cmd('{system}') {int(row[1]) - 1}"
             row[5:] = [str(1 + SYSTEMS.index(system)), "3", "4"]
@@ -267,6 +267,12 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
     means = [report["criteria"]["salience"]["systems"][name]["mean"] for name in SYSTEMS]
     assert means == [1, 2, 3] and "2.00 [2.00, 2.00]" in printed and "108 of 108 ratings" in printed
     assert report["signature"] in printed and "annotators:3/3" in report["signature"]
+    # of another run with as many sheets, the key would turn means around
+    other = tmp_path / "other.json"
+    assert main(["make", *texts, *options[:3], f"--out={tmp_path / 'others'}", f"--key={other}", "--seed=2"]) == 0
+    assert main(["score", "--key", str(other), *map(str, sheets)]) != 0
+    said = capsys.readouterr()
+    assert "the sheet belongs to another key" in said.out + said.err
     # once given out, sheets are not overwritten
     assert main(["make", *texts, *options]) == 2
     assert "exists; its sheets may have been given out" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_whole_families_are_drawn():
 
 
 def test_copies_of_a_document_prove_nothing():
-    """Forty documents, each of which stands there ten times: p is that of forty."""
+    """Ten copies of each of forty documents: p is the same as for the forty."""
     rng = np.random.default_rng(3)
     pairs = rng.normal(0.25, 1.0, 40)
     families = np.repeat(np.arange(40), 10)

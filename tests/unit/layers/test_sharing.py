@@ -197,6 +197,17 @@ def test_files_that_are_no_checkpoints_are_refused_in_words(content, tmp_path, c
     assert "a.pt" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name, value", [("truncate_source", 100), ("truncate_target", 20), ("no_end_if_cut", True)])
+def test_models_of_texts_that_were_cut_differently_are_not_mixed(name, value, tmp_path):
+    model, state = make_model("etads"), {"truncate_source": 400, "truncate_target": 100, "no_end_if_cut": False}
+    older = {key: value for key, value in state.items() if key != "no_end_if_cut"}
+    states = state, older, {**state, name: value}
+    paths = [save(model, tmp_path / f"{number}.pt", {}, {"task_state": each}) for number, each in enumerate(states)]
+    average_checkpoints(paths[:2])
+    with pytest.raises(ValueError, match=rf"--{name.replace('_', '-')} was {value} in .*2\.pt and {state[name]} in"):
+        average_checkpoints(paths)
+
+
 def test_other_dropout_does_not_matter(tmp_path):
     model = make_model("etads")
     paths = [save(model, tmp_path / "a.pt"), save(model, tmp_path / "b.pt", {"dropout": 0.3})]

@@ -17,7 +17,7 @@ BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}
 
 
 def with_neighbours(arch="etads", task=None, **options):
-    """A model in which neighbours matter: their maps are as large as those of a layer."""
+    """A model with an effect of neighbours: their maps are as large as a layer's."""
     model = make_model(arch, task, **{**BOTH, **options})
     torch.manual_seed(3)
     with torch.no_grad():

@@ -1,5 +1,6 @@
 """Files are written whole or not at all, by one process at a time, and never over what is read."""
 
+import errno
 import os
 import shutil
 import signal
@@ -152,6 +153,13 @@ def test_an_output_has_as_many_lines_as_were_read(tmp_path):
     with writing(path, lines=lambda: 2) as file:
         file.write("one\ntwo\n")
     assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space left") as error, writing(tmp_path / "out") as file:
+        file.write("a")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.filename == str(tmp_path / "out") and names(tmp_path) == []
 
 
 def test_links_are_followed_and_pipes_written_to(tmp_path):

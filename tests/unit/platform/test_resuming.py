@@ -27,7 +27,7 @@ def batches(workers=1, rank=0, count=BATCHES, **options):
 
 
 def read(epoch, chunk=1, updates=None):
-    """The documents that a worker has read after some updates, or until the end; as fairseq's loop reads them."""
+    """Documents that a worker has read after some updates, or until the end, in the order of fairseq's loop."""
     groups, found = iterators.GroupedIterator(epoch, chunk), []
     while groups.has_next() and updates != 0:
         found += [batch[0] for batch in next(groups) if batch]
@@ -36,7 +36,7 @@ def read(epoch, chunk=1, updates=None):
 
 
 def all_read(workers, state=None, chunk=1, updates=None):
-    """What all workers have read of an epoch, and the state that the first one saves."""
+    """Documents that all workers have read in an epoch, and the state that the first worker saves."""
     found, saved = [], None
     for rank in range(workers):
         part = batches(workers, rank)
@@ -140,4 +140,4 @@ def test_a_checkpoint_without_a_position_is_announced(caplog):
     state = {"extra_state": {"train_iterator": {"epoch": 0, "iterations_in_epoch": 0}}}
     with caplog.at_level(logging.WARNING):
         resuming._Resumption(trainer, False, False).prepare(state, "crash.pt")
-    assert "crash.pt does not say how much of the data was read" in caplog.text
+    assert "crash.pt does not record how much of the data was read" in caplog.text

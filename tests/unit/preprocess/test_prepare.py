@@ -102,6 +102,12 @@ def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
         assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
 
 
+def test_a_line_break_in_a_path_is_refused(text, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([str(text), str(tmp_path / "a\nb"), "--tokens", "word"])
+    assert "OUT has a line break in its path" in capsys.readouterr().err
+
+
 def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
     monkeypatch.setattr(encode, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=1))
     for jobs in (1, 2):
@@ -211,7 +217,7 @@ def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
         prepare(tmp_path / "nowhere", tmp_path / "out", "bpe", 10, True, 1)
     with pytest.raises(InputError, match="--size 0"):
         prepare(text, tmp_path / "out", "bpe", 0, True, 1)
-    with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn so many"):
+    with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn this number"):
         prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
     (text / "test.target").unlink()
     with pytest.raises(InputError, match=r"has no file test\.target; it must hold train\.source"):

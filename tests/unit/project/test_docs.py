@@ -72,8 +72,10 @@ def fairseq_options():
         "pg_coverage",
         "convs2s",
         "abs",
+        "pooled_extractor",
         "transformer_lm",
-    ):  # one of each family, and a language model
+        "pooled_extractor",
+    ):  # one of each family, a language model, and an extractor
         parsers.append(argparse.ArgumentParser())
         ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
     return set().union(*map(options_of, parsers))

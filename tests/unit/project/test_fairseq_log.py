@@ -1,6 +1,5 @@
 """scripts/fairseq_log.py: the parts of fairseq's output that a user of the scripts sees."""
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -11,9 +10,11 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "fairseq_log.py"
-spec = importlib.util.spec_from_file_location("fairseq_log", SCRIPT)
-fairseq_log = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(fairseq_log)
+sys.path.insert(0, str(SCRIPT.parent))
+try:
+    import fairseq_log
+finally:
+    sys.path.remove(str(SCRIPT.parent))
 
 TRAIN = ["fairseq-train", "bin", "--max-tokens", "4000", "--max-tokens", "500", "--max-update", "1800"]
 TRACEBACK = """\
@@ -251,10 +252,57 @@ def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
+def wait_for(path):
+    """The content of a file that a process writes."""
+    deadline = time.monotonic() + 60
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def ended(pid):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+WAITS = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a killed process can end its children only there")
+@pytest.mark.parametrize("killed", ["log", "script"])
+def test_what_it_runs_ends_even_if_it_or_the_script_is_killed(tmp_path, killed):
+    command = [sys.executable, str(SCRIPT), "log", "--", sys.executable, "-c", WAITS]
+    if killed == "script":
+        command = ["bash", "-c", '"$@" & wait', "script", *command]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    pid = int(wait_for(tmp_path / "pid"))
+    process.kill()
+    process.wait()
+    assert ended(pid)
+
+
+def test_a_log_is_one_process_s_at_a_time(tmp_path):
+    process = subprocess.Popen([sys.executable, SCRIPT, "log", "--", sys.executable, "-c", WAITS], cwd=tmp_path)
+    wait_for(tmp_path / "pid")
+    result = run(tmp_path, "print('mixed')")
+    assert result.returncode == 2 and f"it is being written now (fairseq_log.py, process {process.pid}" in result.stderr
+    process.terminate()
+    process.wait()
+    assert "mixed" not in (tmp_path / "log").read_text()
+    assert run(tmp_path, "print('alone')").returncode == 0
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 @pytest.mark.parametrize("code", ["print('one')", "print('one', flush=True); import time; time.sleep(600)"])
 def test_a_full_disk_ends_the_command_in_words(tmp_path, code):
     (tmp_path / "log").symlink_to("/dev/full")
     result = run(tmp_path, code)
-    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert result.returncode == 2 and "Traceback" not in result.stderr
     assert f"cannot write the log {tmp_path / 'log'}: No space left on device" in result.stderr

@@ -94,7 +94,7 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
     text = results_page.page(tmp_path)
     (row,) = rows(text, "etads", "etads_basic")
     plain, corrected = (float(cell.strip("< ")) for cell in cells_of(row)[10:12])
-    assert corrected >= 3 * plain  # five claims, of which three have a difference
+    assert corrected >= 3 * plain  # five claims; three of them have a difference
 
 
 def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):

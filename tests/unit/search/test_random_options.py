@@ -50,7 +50,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def only_few_words(model):
-    """The model without words but those of the tiny vocabulary."""
+    """The model without words outside the tiny vocabulary."""
     impossible = [word for word in range(len(DICTIONARY)) if word not in (*WORDS, EOS)]
     model.decoder.table[:, impossible] = -math.inf
     return model

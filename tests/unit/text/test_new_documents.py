@@ -92,6 +92,36 @@ def test_json_lines_have_a_field_and_perhaps_an_id(read, tmp_path):
     assert read("--input", path, "--source-column", "body")[1] == ["B"]
 
 
+def test_names_are_told_in_upper_case_too(read, tmp_path):
+    (tmp_path / "A.CSV").write_text("text,more\nA one.,x\n")
+    assert read("--input", tmp_path / "A.CSV")[1] == ["A one."]
+
+
+def test_an_empty_row_of_one_column_is_an_empty_document(read, tmp_path):
+    (tmp_path / "a.csv").write_text("text\nA one.\n\nA two.\n")
+    assert read("--input", tmp_path / "a.csv")[1:3] == (["A one.", "", "A two."], ["1", "2", "3"])
+
+
+@pytest.mark.parametrize(
+    "name,content,options,words",
+    [
+        ("a.csv", "text,Text\na,b\n", [], "2 columns are named text"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', [], "line 1: a key stands twice in an object"),
+        ("a.txt", "a\n", ["--source-column", "text"], "--source-column text: goes with JSON lines and CSV"),
+    ],
+)
+def test_what_could_mean_two_things_is_refused(name, content, options, words, read, tmp_path):
+    (tmp_path / name).write_text(content)
+    status, _, _, said = read("--input", tmp_path / name, *options)
+    assert status == 2 and words in said
+
+
+def test_an_output_is_no_input(read, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    status, _, _, said = read("--input", tmp_path / "a.txt", "--writes", tmp_path / "b", tmp_path / "a.txt")
+    assert status == 2 and "is also read (--input" in said
+
+
 def test_a_first_record_without_text_is_one_bad_record(read, tmp_path):
     path = tmp_path / "new.jsonl"
     path.write_text('{"id": 7}\n[]\n{"text": "a", "summary": "b"}\n')

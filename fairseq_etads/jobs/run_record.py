@@ -1,0 +1,104 @@
+"""Record of the command and the data of a run: RUN/training.json, written by ``scripts/train.sh``.
+
+Importing this module imports neither torch nor fairseq.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from ..platform import console
+from ..platform.errors import InputError
+from ..platform.outputs import write_text
+from ..text.checksums import sha256
+
+RECORD = "training.json"
+_COMMANDS = ("started.txt", "finished.txt")
+"""Files in which earlier versions recorded the command, its words separated by spaces."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Command and data of the training of a run.
+
+    Attributes:
+        command: the words of the command line of fairseq-train. prepared: the folder with the prepared data, or empty.
+        data: see :func:`data_of`.
+    """
+
+    command: List[str]
+    prepared: str
+    data: Dict[str, str]
+
+    @classmethod
+    def read(cls, run: Path) -> Optional["RunRecord"]:
+        """The record of a run; None if it has none.
+
+        Raises:
+            InputError: the record is damaged.
+        """
+        path = run / RECORD
+        if not path.is_file():
+            return cls._of_earlier_version(run)
+        try:
+            record = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InputError(f"{path} is damaged ({error}): delete it") from None
+        if not all(isinstance(word, str) for word in [*record.command, record.prepared, *record.data.values()]):
+            raise InputError(f"{path} is damaged (not texts): delete it")
+        return record
+
+    @classmethod
+    def _of_earlier_version(cls, run: Path) -> Optional["RunRecord"]:
+        for name in _COMMANDS:
+            if not (run / name).is_file():
+                continue
+            line = (run / name).read_text(encoding="utf-8", errors="replace").split("\n")[0]
+            data, found, _ = line.partition("/bin --")
+            return cls(line.split(), data.partition(" ")[2] if found else "", {})
+        return None
+
+    def write(self, run: Path) -> None:
+        """Write the record into the folder of the run."""
+        write_text(run / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", errors="replace")
+
+
+def data_of(prepared: Path) -> Dict[str, str]:
+    """Identity of prepared data: the SHA-256 of prepare.json, which lists the checksums of the texts; or nothing."""
+    path = prepared / "prepare.json"
+    return {path.name: sha256(path)} if path.is_file() else {}
+
+
+def prepared_of(run: Path, given: Optional[Path]) -> Path:
+    """Find the prepared data of a run: the folder given by ``--prepared``, the one of its training, or RUN/prepared.
+
+    Raises:
+        InputError: the data of the training are not where they were.
+    """
+    if given is not None:
+        return given
+    inside = run / "prepared"
+    record = RunRecord.read(run)
+    if record is None or not record.prepared:
+        return inside
+    for folder in (Path(record.prepared), inside):  # a run that was moved has its own inside
+        if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
+            return folder
+    others = (Path(record.prepared) / "prepare.json").is_file()
+    there = "but there are others now" if others else "which is not there any more"
+    raise InputError(f"RUN {run}: it was trained with the data in {record.prepared}, {there}; give --prepared")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Print the prepared data of the run that the argument names, for ``scripts/generate.sh``."""
+    parser = argparse.ArgumentParser("generate.sh")
+    parser.add_argument("run", metavar="RUN", type=Path)
+    args = parser.parse_args(argv)
+    return console.run("generate.sh", lambda: print(prepared_of(args.run, None)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Files of summaries that ``scripts/generate.sh`` writes, from what fairseq prints."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterable, List
+
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import write_text, writing
+from fairseq_etads.text.files import read_lines
+
+SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
+"""A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
+
+
+def best_summaries(log: Path) -> Dict[int, str]:
+    """Number of a document -> its best summary, from a log of fairseq."""
+    found: Dict[int, str] = {}
+    for line in read_lines(log):
+        match = SUMMARY.match(line)
+        if match:
+            found.setdefault(int(match.group(1)), match.group(2))
+    return found
+
+
+def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
+    """The summaries of all documents, from number 0.
+
+    Raises:
+        InputError: one is missing.
+    """
+    if sorted(found) != list(range(documents)):
+        raise InputError(f"{documents:,} documents but {len(found):,} summaries; see {log}")
+    return [found[number] for number in range(documents)]
+
+
+def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> None:
+    """Write summaries to a file, or to standard output if ``output`` is ``-``.
+
+    A file that ends in .jsonl gets JSON lines with the names of the documents. For other files, OUTPUT.names has them,
+    unless they are the numbers of the lines.
+
+    Raises:
+        InputError: the numbers of names and of summaries differ.
+    """
+    lines = list(summaries)
+    if len(lines) != len(names):
+        raise InputError(f"--output {output}: {len(lines):,} summaries for {len(names):,} documents")
+    if output == "-":
+        sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+        return
+    are_records = output.endswith(".jsonl")
+    with writing(output, errors="replace") as file:
+        for name, line in zip(names, lines):
+            record: Any = {"document": name, "summary": line}
+            file.write((json.dumps(record, ensure_ascii=False) if are_records else line) + "\n")
+    names_file = Path(f"{output}.names")
+    if are_records or names == [str(number) for number in range(1, len(names) + 1)]:
+        names_file.unlink(missing_ok=True)
+    else:
+        write_text(names_file, "".join(f"{name}\n" for name in names), errors="replace")
+        print(f"== which document each line belongs to: {names_file}", file=sys.stderr)

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Summarise by fairseq-generate or fairseq-interactive, and write the best summary of each document, in their order.
+
+    scripts/fairseq_summaries.py LOG --names FILE --output OUT -- fairseq-generate ...
+
+LOG gets all that fairseq says. FILE has the name of each document, a line each. OUT and LOG are one process's at a
+time, and OUT appears when it is complete; - is standard output.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List
+
+import children
+import fairseq_log
+from etads_preprocess.summary_files import best_summaries, in_order, write_summaries
+
+from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.outputs import locked
+from fairseq_etads.text.files import read_lines
+
+
+def summarise(log: Path, names: List[str], output: str, command: List[str]) -> int:
+    """Run the command and write its summaries; returns its exit status."""
+    watcher = fairseq_log.Watcher(command, fairseq_log.Terminal().say, documents=len(names))
+    with locked(log, "the log") as held:
+        status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
+        if status:
+            return 2 if status < 128 else status
+        write_summaries(output, in_order(best_summaries(log), len(names), log), names)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", metavar="LOG", type=Path, help="file for all that fairseq says")
+    parser.add_argument("--names", metavar="FILE", type=Path, required=True, help="names of the documents")
+    parser.add_argument("--output", metavar="OUT", required=True, help="file of the summaries")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    args = parser.parse_args()
+    children.end_with_parent()
+    with errors_in_one_line("generate.sh"):
+        return summarise(args.log, list(read_lines(args.names)), args.output, args.command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Run a command unless its outputs are there, made by the same command from the same files.
+
+    scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
+
+PATH is a file, or a folder: then all files directly in it count. FILE.made.json, named after the first output, records
+the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made by
+another command or from other contents. --keeps FILE is an output, too: the text that the command prints. It is printed
+again if nothing has to be done. The exit status is the command's.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import children
+
+from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import locked, write_text, writing_by_name
+from fairseq_etads.text.checksums import sha256
+
+RECORD = ".made.json"
+
+
+def digests(files: List[Path]) -> Dict[str, Optional[str]]:
+    """The SHA-256 of each file; None of one that is missing."""
+    return {str(path): sha256(path) if path.is_file() else None for path in files}
+
+
+def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
+    """The files of paths, which can be folders, but for outputs and what is hidden or not complete."""
+    found: List[Path] = []
+    for path in paths:
+        inside = sorted(path.iterdir()) if path.is_dir() else []
+        kept = [file for file in inside if file.is_file() and not file.name.startswith(".")]
+        found += [file for file in kept if file.suffix != ".partial" and not file.name.endswith(RECORD)] or [path]
+    outputs = {path.resolve() for path in makes}
+    return [path for path in found if path.resolve() not in outputs]
+
+
+def is_made(makes: List[Path], wanted: Dict[str, Any]) -> bool:
+    """Whether all outputs are as the record says, and were made as is wanted."""
+    try:
+        record = json.loads(Path(f"{makes[0]}{RECORD}").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and record == {**wanted, "makes": digests(makes)} and all(record["makes"].values())
+
+
+def run_once(makes: List[Path], reads: List[Path], keeps: Optional[Path], command: List[str]) -> int:
+    """Make the outputs if they have to be made; returns the exit status of the command."""
+    if keeps is not None:
+        makes = [*makes, keeps]
+    makes[0].parent.mkdir(parents=True, exist_ok=True)
+    record = Path(f"{makes[0]}{RECORD}")
+    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command locks the output itself
+        wanted = {"command": command, "reads": digests(files_of(reads, makes))}
+        if not is_made(makes, wanted):
+            record.unlink(missing_ok=True)
+            status = run(command, keeps, held)
+            if status:
+                return status
+            missing = [str(path) for path in makes if not path.is_file()]
+            if missing:
+                raise InputError(f"{command[0]} ended without making {missing[0]}")
+            write_text(record, json.dumps({**wanted, "makes": digests(makes)}, indent=1) + "\n")
+    if keeps is not None:
+        with open(keeps, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    return 0
+
+
+def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
+    """Run the command; what it prints goes to ``keeps``, if that is given."""
+    if keeps is None:
+        return children.call(command, held)
+    with writing_by_name(keeps) as partial:
+        with open(partial, "wb") as file:
+            status = children.call(command, held, stdout=file)
+        if status:
+            sys.exit(status)  # which deletes the partial file
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="outputs of the command")
+    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="what it reads")
+    parser.add_argument("--keeps", metavar="FILE", type=Path, help="where what it prints is kept")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    args = parser.parse_args()
+    children.end_with_parent()
+    with errors_in_one_line(os.path.basename(args.command[0])):
+        return run_once(args.makes, args.reads, args.keeps, args.command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Train by fairseq-train, unless a training with these options and data has finished.
+
+    scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
+
+RUN/training.json records the command and the data. If a training was interrupted, the same command continues it; with
+other options it says which they are. fairseq's output goes to RUN/train.log, and RUN/finished.txt says which command
+has finished. RUN is one process's at a time.
+"""
+
+import argparse
+import difflib
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import children
+import fairseq_log
+
+from fairseq_etads.jobs.run_record import RunRecord, data_of
+from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import locked, write_text
+
+FINISHED = "finished.txt"
+
+
+def say(text: str) -> None:
+    print(f"== {text}", file=sys.stderr)
+
+
+def words_of(command: Sequence[str]) -> List[str]:
+    """The words of a command, cut at spaces as earlier versions recorded them, without the option that only logs."""
+    words = " ".join(command).split()
+    while "--log-interval" in words:
+        place = words.index("--log-interval")
+        del words[place : place + 2]
+    return words
+
+
+def train_once(
+    run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
+) -> int:
+    """Train unless that is done; returns the exit status of fairseq-train.
+
+    Args:
+        plugin: the folder that is recorded as fairseq_etads, wherever it is.
+    """
+    started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
+    record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
+    with locked(run, "--out", folder=True) as held:
+        before = RunRecord.read(run)
+        if before is not None and before.data and before.data != record.data:
+            raise InputError(
+                f"--out {run}: it was trained with other data, which were at {before.prepared}; "
+                "name another folder, or delete this one"
+            )
+        if before is not None and words_of(command) == words_of(before.command) == words_of(finished_command(run)):
+            record.write(run)
+            best = run / "checkpoints" / "checkpoint_best.pt"
+            say(f"already trained with these options (delete {run / FINISHED} to continue): {best}")
+            return 0
+        if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
+            say_what_differs(run, before.command, command)
+        record.write(run)
+        say(f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}")
+        watcher = fairseq_log.Watcher(started, fairseq_log.Terminal().say, usual_minutes=usual_minutes)
+        status = fairseq_log.run_logged(started, str(run / "train.log"), watcher, held)
+        if status:
+            return 2 if status < 128 else status
+        write_text(run / FINISHED, " ".join(command) + "\n")
+    (run / "started.txt").unlink(missing_ok=True)  # of an earlier version
+    names = ("best", "last")
+    checkpoints = [(name, run / "checkpoints" / f"checkpoint_{name}.pt") for name in names]
+    name, path = next((pair for pair in checkpoints if pair[1].is_file()), checkpoints[-1])
+    say(f"{name} checkpoint: {path}")
+    return 0
+
+
+def finished_command(run: Path) -> List[str]:
+    """The command that finished last, as RUN/finished.txt says; empty if none has."""
+    path = run / FINISHED
+    return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
+
+
+def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
+    """Say with which other options the checkpoints of a run were made."""
+    lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
+    if lines:
+        advice = "it continues from its last checkpoint with these (another --out begins a new training)"
+        say(f"{run} holds a training with other options; {advice}:")
+        for line in lines:
+            print(f"     {'<' if line[0] == '-' else '>'} {line[2:]}", file=sys.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
+    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="what etads-prepare made")
+    parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
+    parser.add_argument("--plugin", metavar="DIR", default="", help="recorded as fairseq_etads, wherever it is")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    args = parser.parse_args()
+    children.end_with_parent()
+    with errors_in_one_line("train.sh"):
+        return train_once(args.run, args.prepared, args.command, args.usual_minutes, args.plugin)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

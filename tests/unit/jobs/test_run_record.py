@@ -1,0 +1,52 @@
+"""RUN/training.json: a run knows its data, wherever they are."""
+
+import pytest
+
+from fairseq_etads.jobs.run_record import RunRecord, data_of, main, prepared_of
+from fairseq_etads.platform.errors import InputError
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Prepared data that several runs share."""
+    folder = tmp_path / "with space" / "prepared"
+    folder.mkdir(parents=True)
+    (folder / "prepare.json").write_text("{}")
+    (tmp_path / "run").mkdir()
+    return folder
+
+
+def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path, capsys):
+    run = tmp_path / "run"
+    RunRecord(["fairseq-train", "x/bin", "--lr", "1 2"], str(shared), data_of(shared)).write(run)
+    assert RunRecord.read(run).command == ["fairseq-train", "x/bin", "--lr", "1 2"]
+    assert prepared_of(run, None) == shared and prepared_of(run, tmp_path) == tmp_path
+    assert main([str(run)]) == 0 and capsys.readouterr().out == f"{shared}\n"
+    (shared / "prepare.json").write_text('{"other": 1}')
+    with pytest.raises(
+        InputError, match=r"run: it was trained with the data in .*, but there are others now; give --p"
+    ):
+        prepared_of(run, None)
+    (shared / "prepare.json").unlink()
+    with pytest.raises(InputError, match="which is not there any more; give --prepared"):
+        prepared_of(run, None)
+
+
+@pytest.mark.parametrize("name", ["started.txt", "finished.txt"])
+def test_a_run_of_an_earlier_version_knows_them_too(shared, tmp_path, name):
+    (tmp_path / "run" / name).write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
+    assert prepared_of(tmp_path / "run", None) == shared
+
+
+def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
+    RunRecord([], str(tmp_path / "before" / "prepared"), {}).write(tmp_path / "run")
+    own = shared.rename(tmp_path / "run" / "prepared")
+    assert prepared_of(tmp_path / "run", None) == own
+    assert prepared_of(tmp_path / "another", None) == tmp_path / "another" / "prepared"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"command": [1], "prepared": "", "data": {}}', '{"command": []}'])
+def test_a_damaged_record_is_refused(tmp_path, content):
+    (tmp_path / "training.json").write_text(content)
+    with pytest.raises(InputError, match=r"training\.json is damaged"):
+        prepared_of(tmp_path, None)

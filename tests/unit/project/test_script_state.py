@@ -1,0 +1,146 @@
+"""scripts/once.py, train_once.py and fairseq_summaries.py: what is done already is told by contents, not by times."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+
+
+def run(script, *words, cwd):
+    command = [sys.executable, str(SCRIPTS / script), *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+
+def once(cwd, code, *words):
+    """Runs the code unless ``out`` is made, from ``in`` and the folder ``data``; returns how often it was run."""
+    count = f"open('count', 'a').write('x'); {code}"
+    options = ["--makes", "out", "--reads", "in", "data", *words, "--", sys.executable, "-c", count]
+    result = run("once.py", *options, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return len((cwd / "count").read_text())
+
+
+COPY = "open('out', 'w').write(open('in').read()); print('made')"
+
+
+def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "words").write_text("a")
+    (tmp_path / "in").write_text("one")
+    assert [once(tmp_path, COPY), once(tmp_path, COPY)] == [1, 1]
+    os.utime(tmp_path / "in")  # later, and the same
+    assert once(tmp_path, COPY) == 1
+    (tmp_path / "in").write_text("two")
+    os.utime(tmp_path / "in", (0, 0))  # other, and earlier: a clock was ahead
+    assert once(tmp_path, COPY) == 2 and (tmp_path / "out").read_text() == "two"
+    (tmp_path / "data" / "words").write_text("b")
+    assert once(tmp_path, COPY) == 3
+    (tmp_path / "out").write_text("changed")
+    assert once(tmp_path, COPY) == 4 and (tmp_path / "out").read_text() == "two"
+    assert once(tmp_path, COPY + " # --duc other") == 5
+    (tmp_path / "out.made.json").unlink()
+    assert once(tmp_path, COPY + " # --duc other") == 6, "who knows what it was made of"
+
+
+def test_what_a_command_printed_is_printed_again(tmp_path):
+    (tmp_path / "in").write_text("one")
+    words = ["--makes", "out", "--keeps", "said", "--reads", "in", "--", sys.executable, "-c", COPY]
+    assert [run("once.py", *words, cwd=tmp_path).stdout for _ in range(2)] == ["made\n", "made\n"]
+    (tmp_path / "said").write_text("half")
+    assert run("once.py", *words, cwd=tmp_path).stdout == "made\n"
+
+
+@pytest.mark.parametrize(
+    "code,status,said",
+    [
+        ("raise SystemExit(3)", 3, ""),
+        ("pass", 2, "ended without making out"),
+        ("import os; os.kill(os.getpid(), 9)", 137, ""),
+    ],
+)
+def test_what_failed_is_not_done(tmp_path, code, status, said):
+    result = run("once.py", "--makes", "out", "--", sys.executable, "-c", code, cwd=tmp_path)
+    assert result.returncode == status and said in result.stderr
+    assert not (tmp_path / "out.made.json").exists()
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Trains with a stand-in for fairseq-train, which says so in ``count``; returns the process."""
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
+    (tmp_path / "fairseq-train").write_text(
+        "#!/bin/sh\necho x >> count\nmkdir -p run/checkpoints\n: > run/checkpoints/checkpoint_last.pt\n[ ! -f fails ]\n"
+    )
+    (tmp_path / "fairseq-train").chmod(0o755)
+
+    def train(*options):
+        command = ["./fairseq-train", "prepared/bin", "--adam-betas", "(0.9, 0.998)", *options]
+        return run("train_once.py", "run", "prepared", "--", *command, cwd=tmp_path)
+
+    train.count = lambda: len((tmp_path / "count").read_text().split())
+    return train
+
+
+def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path):
+    assert "last checkpoint: run/checkpoints/checkpoint_last.pt" in train("--seed", "1").stderr
+    assert "already trained with these options" in train("--seed", "1", "--log-interval", "7").stderr
+    assert train.count() == 1
+    said = train("--seed", "2").stderr
+    assert "a training with other options" in said and "     < 1\n     > 2\n" in said and train.count() == 2
+    (tmp_path / "prepared" / "prepare.json").write_text('{"text": 2}')
+    result = train("--seed", "2")
+    assert result.returncode == 2 and "trained with other data, which were at" in result.stderr and train.count() == 2
+
+
+def test_a_training_that_failed_is_tried_again(train, tmp_path):
+    (tmp_path / "fails").touch()
+    assert train("--seed", "1").returncode == 2 and not (tmp_path / "run" / "finished.txt").exists()
+    (tmp_path / "fails").unlink()
+    assert "other options" not in train("--seed", "1").stderr and train.count() == 2
+    assert (tmp_path / "run" / "finished.txt").read_text().endswith("--adam-betas (0.9, 0.998) --seed 1\n")
+
+
+def test_a_training_of_an_earlier_version_is_known(train, tmp_path):
+    train("--seed", "1")
+    (tmp_path / "run" / "training.json").unlink()
+    assert "already trained" in train("--seed", "1").stderr
+    assert json.loads((tmp_path / "run" / "training.json").read_text())["prepared"] == str(tmp_path / "prepared")
+
+
+LOG = "D-1\\t-0.1\\tsecond <q> .\\nD-0\\t-0.2\\tfirst\\nD-0\\t-0.9\\tworse\\n"
+
+
+@pytest.mark.parametrize(
+    "output,names,wanted",
+    [
+        ("out.txt", "1\n2\n", "first\nsecond <q> .\n"),
+        (
+            "out.jsonl",
+            "a\nb\n",
+            '{"document": "a", "summary": "first"}\n{"document": "b", "summary": "second <q> ."}\n',
+        ),
+        ("-", "1\n2\n", "first\nsecond <q> .\n"),
+    ],
+)
+def test_the_best_summaries_of_this_run_alone_are_written(tmp_path, output, names, wanted):
+    (tmp_path / "names").write_text(names)
+    (tmp_path / "log").write_text("D-0\t-0.1\tof the run before\n")
+    words = ["log", "--names", "names", "--output", output, "--", sys.executable, "-c", f"print('{LOG}', end='')"]
+    result = run("fairseq_summaries.py", *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (result.stdout if output == "-" else (tmp_path / output).read_text()) == wanted
+
+
+def test_a_missing_summary_leaves_the_output_as_it_was(tmp_path):
+    (tmp_path / "names").write_text("1\n2\n3\n")
+    (tmp_path / "out").write_text("old")
+    words = ["log", "--names", "names", "--output", "out", "--", sys.executable, "-c", f"print('{LOG}', end='')"]
+    result = run("fairseq_summaries.py", *words, cwd=tmp_path)
+    assert result.returncode == 2 and "3 documents but 2 summaries; see log" in result.stderr
+    assert (tmp_path / "out").read_text() == "old"
