@@ -70,7 +70,7 @@ class Ledger:
         frame, places = sys._getframe(2), {}
         while frame is not None:
             for package in ("fairseq_etads", "fairseq"):
-                # compat.py wraps functions of fairseq, whose places they are
+                # compat.py only wraps functions of fairseq: the place is fairseq's
                 if f"/{package}/" in frame.f_code.co_filename and not frame.f_code.co_filename.endswith("/compat.py"):
                     path = frame.f_code.co_filename.rpartition(f"/{package}/")[2]
                     places.setdefault(package, f"{package}/{path}:{frame.f_lineno}")
