@@ -70,8 +70,8 @@ class Ledger:
         frame, places = sys._getframe(2), {}
         while frame is not None:
             for package in ("fairseq_etads", "fairseq"):
-                # compat.py only wraps functions of fairseq: the place is fairseq's
-                if f"/{package}/" in frame.f_code.co_filename and not frame.f_code.co_filename.endswith("/compat.py"):
+                # the package platform wraps functions of fairseq, whose places they are
+                if f"/{package}/" in frame.f_code.co_filename and "/platform/" not in frame.f_code.co_filename:
                     path = frame.f_code.co_filename.rpartition(f"/{package}/")[2]
                     places.setdefault(package, f"{package}/{path}:{frame.f_lineno}")
             frame = frame.f_back
