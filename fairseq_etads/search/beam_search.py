@@ -15,8 +15,8 @@ from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions, recombined
-from .hypotheses import Finished, Living, Results, take_beams
-from .progress import OnStep, Reading, best_so_far
+from .hypotheses import ActiveHypotheses, Finished, Results, take_beams
+from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
@@ -177,7 +177,7 @@ class BeamSearch:
         lprobs, attention = self.ensemble.step(start, first=True)
         beam = widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # with the end symbol
-        self.live = Living(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
+        self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
         self.done = Finished(self.documents, beam, longest, self.device, by_score)
         self.strategy.init_constraints(self.packed_constraints, beam)
@@ -229,7 +229,7 @@ class BeamSearch:
         cost = None if cost is None else take_beams(cost, parents)
         if self.on_step is not None:
             scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
-            read = Reading(attention, self.ensemble.copying())
+            read = StepAttention(attention, self.ensemble.copying())
             self.on_step(best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
         live.decided = live.decided | stuck | self._is_decided(step, log_probs, cost)
         return self._continue(step, parents)

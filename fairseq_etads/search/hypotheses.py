@@ -16,7 +16,7 @@ def take_beams(x: Tensor, parents: Tensor) -> Tensor:
     return x.gather(1, index)
 
 
-class Living:
+class ActiveHypotheses:
     """Hypotheses that the search still extends.
 
     B is the number of unfinished documents.
@@ -82,7 +82,7 @@ class Finished:
     Attributes:
         score: (B, size), -inf where there is no hypothesis.
         length: (B, size), tokens with the end symbol; 0: no hypothesis.
-        tokens, log_probs, ancestors: (B, size, longest), as in :class:`Living`, but without the start symbol.
+        tokens, log_probs, ancestors: (B, size, longest), as in :class:`ActiveHypotheses`, but without the start symbol.
     """
 
     def __init__(self, documents: int, size: int, longest: int, device: torch.device, by_score: bool):

@@ -5,10 +5,10 @@ from typing import Callable, List, NamedTuple, Optional
 from torch import Tensor
 
 from ..vocabulary.output import OutputVocabulary
-from .hypotheses import Finished, Living, take_beams
+from .hypotheses import ActiveHypotheses, Finished, take_beams
 
 
-class Reading(NamedTuple):
+class StepAttention(NamedTuple):
     """Attention to the document at one step, and its copy distribution: (S,), or (B, beam, S) for a batch.
 
     Each is None if the models do not have it.
@@ -17,14 +17,14 @@ class Reading(NamedTuple):
     attention: Optional[Tensor] = None
     copying: Optional[Tensor] = None
 
-    def continued(self, parents: Tensor) -> "Reading":
+    def continued(self, parents: Tensor) -> "StepAttention":
         """Take the entries of the beams ``parents`` (B, beam) that are continued, from (B, beam or 1, S)."""
         beam = parents.size(1)
-        return Reading(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
+        return StepAttention(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
 
-    def of(self, document: int, beam: int) -> "Reading":
+    def of(self, document: int, beam: int) -> "StepAttention":
         """Take the entries of one hypothesis, from (B, beam, S)."""
-        return Reading(*(None if x is None else x[document, beam] for x in self))
+        return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
 
 class BestSoFar(NamedTuple):
@@ -40,7 +40,7 @@ class BestSoFar(NamedTuple):
     row: int
     tokens: Tensor
     score: float
-    read: Reading
+    read: StepAttention
 
 
 OnStep = Callable[[List[BestSoFar]], None]
@@ -51,11 +51,11 @@ the caller, so it can stop a search.
 
 def best_so_far(
     step: int,
-    live: Living,
+    live: ActiveHypotheses,
     done: Finished,
     scores: Tensor,
     parents: Tensor,
-    read: Reading,
+    read: StepAttention,
     vocabulary: Optional[OutputVocabulary],
 ) -> List[BestSoFar]:
     """Find the best hypothesis of each document after a step.
@@ -73,7 +73,7 @@ def best_so_far(
     ended_score, ended = done.score[live.batch_rows].max(dim=1)
     read = read.continued(parents)
     for place, row in enumerate(live.batch_rows.tolist()):
-        beam, last_read = int(best[place]), Reading()
+        beam, last_read = int(best[place]), StepAttention()
         if ended_score[place] >= best_score[place] and done.length[row, ended[place]]:
             tokens = done.tokens[row, ended[place], : done.length[row, ended[place]]]
         else:

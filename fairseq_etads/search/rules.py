@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .hypotheses import Living, take_beams
+from .hypotheses import ActiveHypotheses, take_beams
 from .settings import SearchSettings, SpecialTokens
 
 
@@ -67,7 +67,7 @@ class Step:
 
     number: int
     lprobs: Tensor
-    live: Living
+    live: ActiveHypotheses
     source: Source
     longest: Tensor
     special: SpecialTokens

@@ -24,7 +24,7 @@ from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
 from ..kernels.linear import mark_matrices
 from ..layers.capabilities import Capabilities, capabilities_of, pointer_kind, pointer_of
-from ..models.foreign import build_foreign, check_evaluated, is_foreign, prepare_for_search, without_rare_words
+from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
@@ -143,9 +143,9 @@ class SummarizationTask(FairseqTask):
             ValueError: the model cannot be built from these options and data, or an option is incompatible with it.
         """
         check_evaluated(cfg)
-        if is_foreign(cfg):
+        if is_external(cfg):
             self._hides_rare_words = True
-            model = build_foreign(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
+            model = build_external(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
         else:
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)

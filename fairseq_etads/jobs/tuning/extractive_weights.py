@@ -21,7 +21,7 @@ from ...evaluation.rouge import Settings, pair_scores
 from ...platform.errors import InputError
 from ...platform.outputs import write_text
 from ...summarizer import Summarizer
-from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
+from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ...summarizer.summarizer import MAX_TOKENS
 from ...systems.abs.features import FEATURES, parse_weights
 from ...version import __version__
@@ -147,7 +147,7 @@ def tune_weights(
         rounds: maximum number of rounds; it ends earlier if the weights no longer change. metric: one of
             :data:`MERT_METRICS`. nbest: hypotheses per document, and the beam size. points: starting points.
         most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`RepeatedDocuments`.
+        max_tokens, state_bytes: see :class:`EncodedDocuments`.
 
     Raises:
         InputError: texts or options are invalid, or the rounds in ``out`` have other settings or are damaged.
@@ -159,8 +159,8 @@ def tune_weights(
     pairs = chosen_pairs(documents, references, most_documents, seed, listener)
     decoding = {**summarizer.config.decoding, "beam": nbest}
     first = _first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
-    repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    repeated.check(**decoding, extractive_weights=as_option(first))
+    encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
+    encoded.check(**decoding, extractive_weights=as_option(first))
     out.mkdir(parents=True, exist_ok=True)
     scorer = _Scorer(metric)
     settings = {
@@ -175,7 +175,7 @@ def tune_weights(
         "version of fairseq-etads": __version__,
     }
     make = functools.partial(
-        _decode, rounds=rounds, repeated=repeated, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
+        _decode, rounds=rounds, encoded=encoded, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
     )
     with TrialStore(out / MERT_FILE, settings) as store:
         found = _go_on(store, rounds, first, lambda so_far: _next_weights(so_far, points, seed), make, listener)
@@ -259,7 +259,7 @@ def _decode(
     weights: List[float],
     *,
     rounds: int,
-    repeated: RepeatedDocuments,
+    encoded: EncodedDocuments,
     decoding: Dict[str, Any],
     pairs: Sequence[Tuple[str, str]],
     scorer: _Scorer,
@@ -267,8 +267,8 @@ def _decode(
 ) -> Dict[str, Any]:
     """Decode with these weights and score the hypotheses; a record for the store. ``rounds``: their maximum number."""
     started = time.monotonic()
-    listener.begin(number, rounds, repeated.documents)
-    found = repeated.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))
+    listener.begin(number, rounds, encoded.documents)
+    found = encoded.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):
         texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]

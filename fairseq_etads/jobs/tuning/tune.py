@@ -19,9 +19,9 @@ from ...evaluation.summaries import SENTENCE_MARK, split_summary
 from ...platform.errors import InputError
 from ...search.call_options import present_value
 from ...summarizer import Summarizer
+from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ...summarizer.folder.config import CONFIG, FolderConfig
 from ...summarizer.folder.loading import needed_files
-from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
 from ...summarizer.summarizer import MAX_TOKENS
 from ...text.checksums import Checksums, sha256
 from ...version import version
@@ -150,7 +150,7 @@ def tune(
         trials: total number, including earlier calls. metric: one of :data:`METRICS`.
         search, ranges: options to search and their values, see :func:`make_space`.
         most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`RepeatedDocuments`.
+        max_tokens, state_bytes: see :class:`EncodedDocuments`.
 
     Raises:
         InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` have other settings or are
@@ -165,8 +165,8 @@ def tune(
     defaults = _first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     space = make_space(search, ranges or {}, defaults, lengths)
-    repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    _check_values(space, defaults, repeated)
+    encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
+    _check_values(space, defaults, encoded)
     fingerprint = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     settings = {
         "model": fingerprint_of_model(summarizer.folder, summarizer.config),
@@ -179,7 +179,7 @@ def tune(
         "version of fairseq-etads": version(),
     }
     with TrialStore(out / TRIALS_FILE, settings) as store:
-        _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
+        _Study(encoded, pairs, space, defaults, metric, seed, store, listener).run(trials)
         found = [Trial.of(record) for record in store.trials]
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{version()}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
@@ -216,12 +216,12 @@ def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
     return present
 
 
-def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], repeated: RepeatedDocuments) -> None:
+def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
     """Raise InputError now if the model does not support one of the values in search."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
-            repeated.check(**decoding_of({**longest, parameter.name: value}, defaults))
+            encoded.check(**decoding_of({**longest, parameter.name: value}, defaults))
 
 
 def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
@@ -236,7 +236,7 @@ class _Study:
 
     def __init__(
         self,
-        repeated: RepeatedDocuments,
+        encoded: EncodedDocuments,
         pairs: Sequence[Tuple[str, str]],
         space: Sequence[Parameter],
         defaults: Dict[str, Any],
@@ -245,7 +245,7 @@ class _Study:
         store: TrialStore,
         listener: Listener,
     ):
-        self.repeated, self.pairs, self.space, self.defaults = repeated, pairs, space, defaults
+        self.encoded, self.pairs, self.space, self.defaults = encoded, pairs, space, defaults
         self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
 
     def run(self, trials: int) -> None:
@@ -259,7 +259,7 @@ class _Study:
             if settings is None:
                 self.listener.say(f"all {number} different settings have been tried")
                 return
-            self.listener.begin(number, trials, self.repeated.documents)
+            self.listener.begin(number, trials, self.encoded.documents)
             self.store.append(self._record(number, settings))
             found.append(Trial.of(self.store.trials[-1]))
             if number == first:
@@ -277,12 +277,12 @@ class _Study:
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
-            found = self.repeated.summarize(self.listener.advance, **decoding)
+            found = self.encoded.summarize(self.listener.advance, **decoding)
         except ValueError as error:
             raise InputError(f"trial {number} ({json.dumps(settings)}): {error}") from None
         except torch.cuda.OutOfMemoryError:
             raise InputError(
-                f"trial {number}: out of memory; choose less than --max-tokens {self.repeated.max_tokens}"
+                f"trial {number}: out of memory; choose less than --max-tokens {self.encoded.max_tokens}"
             ) from None
         summaries = [" ".join(summary.text.split()) for summary in found]
         scores = pair_scores(summaries, [[reference for _, reference in self.pairs]], Settings())[:, :, 0]
@@ -297,8 +297,8 @@ class _Study:
         }
 
     def _say_what_is_kept(self) -> None:
-        kept, documents = self.repeated.encoded_once, self.repeated.documents
-        about = f"encoder states take {self.repeated.state_bytes / 2**20:,.1f} MiB"
+        kept, documents = self.encoded.encoded_once, self.encoded.documents
+        about = f"encoder states take {self.encoded.state_bytes / 2**20:,.1f} MiB"
         if kept < documents:
             about += f" for {kept:,} of {documents:,} documents; the others are encoded again in each trial"
         self.listener.say(f"{about} (--encoder-memory)")

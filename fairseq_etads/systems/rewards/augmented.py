@@ -184,10 +184,10 @@ class SummarizationRAML(SummarizationNLL):
         chosen = (distances > 0).nonzero()  # (n, 2): pair and sample
         if len(chosen):
             edited = self._texts(edits.target[tuple(chosen.T)], self.dictionary)
-            found[tuple(chosen.T)] = self._worth(sample, chosen[:, 0].tolist(), edited)
+            found[tuple(chosen.T)] = self._reward(sample, chosen[:, 0].tolist(), edited)
         return found
 
-    def _worth(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
+    def _reward(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
         """Reward of edited references, each belonging to one of the batch's ``pairs``: float32 (n,)."""
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))

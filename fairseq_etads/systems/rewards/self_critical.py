@@ -282,7 +282,7 @@ class SummarizationRL(SummarizationNLL):
         references = self._texts(sample["target"], self.dictionary)
         documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
 
-        def worth(summaries: List[Tensor], each: int) -> Tensor:
+        def reward_of(summaries: List[Tensor], each: int) -> Tensor:
             """Rewards (B, each) of ``each`` summaries of every document."""
             wanted, read = ([text for text in texts for _ in range(each)] for texts in (references, documents))
             values = torch.as_tensor(
@@ -292,11 +292,11 @@ class SummarizationRL(SummarizationNLL):
                 raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
             return values.float().view(-1, each)
 
-        rewards = worth(sampled, self.samples)
+        rewards = reward_of(sampled, self.samples)
         baseline = torch.zeros(1)
         figures = {f"reward_{name}": float(rewards.mean(1).sum()), f"reward_{name}_count": len(references)}
         if self.baseline == "greedy":
-            baseline = worth(greedy, 1)
+            baseline = reward_of(greedy, 1)
             figures[f"greedy_{name}"] = float(baseline.sum())
         elif self.baseline == "others":
             baseline = (rewards.sum(1, keepdim=True) - rewards) / (self.samples - 1)

@@ -19,10 +19,10 @@ from fairseq_etads.commands.tune import main
 from fairseq_etads.jobs.tuning import extractive_weights
 from fairseq_etads.jobs.tuning.extractive_weights import Round
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder import defaults
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.defaults import set_decoding
-from fairseq_etads.summarizer.repeated import RepeatedDocuments
 from fairseq_etads.text.checksums import Checksums
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
@@ -208,7 +208,7 @@ def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
     def fails(*_, **__):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(RepeatedDocuments, "summarize", fails)
+    monkeypatch.setattr(EncodedDocuments, "summarize", fails)
     status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
     assert status == 2 and err.endswith("etads-tune: trial 0: out of memory; choose less than --max-tokens 700\n")
 
@@ -289,7 +289,7 @@ def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
         return results
 
     monkeypatch.setattr(summarizer, "_search_batch", with_impossible_ones)
-    found = RepeatedDocuments(summarizer, DOCUMENTS[:2]).n_best(beam=3, extractive_weights="1,0,0,0,0")
+    found = EncodedDocuments(summarizer, DOCUMENTS[:2]).n_best(beam=3, extractive_weights="1,0,0,0,0")
     assert [len(hypotheses) for hypotheses in found] == [2, 2]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import SMALL, make_model, model_config
 from steps import steps_task
-from test_foreign import foreign_model
+from test_external import external_model
 
 from fairseq_etads.models.init_from import is_first_launch, load_initial_weights
 from fairseq_etads.platform.compat import UnsafeCheckpointError
@@ -87,8 +87,8 @@ def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
 
 
 def test_a_model_of_fairseqs_begins_with_one_of_its_own(tmp_path, caplog):
-    path = save(changed(foreign_model("transformer_tiny")), tmp_path / "tiny.pt")
-    model = foreign_model("transformer_tiny", decoder_layers=2)
+    path = save(changed(external_model("transformer_tiny")), tmp_path / "tiny.pt")
+    model = external_model("transformer_tiny", decoder_layers=2)
     loaded, record = load(model, path, caplog)
     new = {name for name in model.state_dict() if "version" not in name} - loaded
     assert new and all(name.startswith("decoder.layers.1.") for name in new)
@@ -127,7 +127,7 @@ def test_other_dictionaries_are_refused(tmp_path):
         dictionary.symbols = [*dictionary.symbols[:-12], "another", *dictionary.symbols[-11:]]
     with pytest.raises(ValueError, match=r"--init-from .*the source dictionary in DATA .* is not the one .*--like"):
         load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
-    larger = foreign_model("transformer_tiny", steps_task())
+    larger = external_model("transformer_tiny", steps_task())
     larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))
     with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight has 50 words, but the source dictionary .* 44"):
         load_initial_weights(model, save(larger, tmp_path / "b.pt", task_state={}), task)

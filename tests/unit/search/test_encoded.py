@@ -11,7 +11,7 @@ from helpers import RECURRENT, make_model
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.encoded import EncodedBatch
-from fairseq_etads.summarizer.repeated import RepeatedDocuments
+from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 
 TEXTS = [
     "w1 w2 New w3 new other w9",
@@ -69,7 +69,7 @@ def test_each_document_is_encoded_once_and_summaries_are_the_same(run, tmp_path)
     copy = summarizer._copies[None].current()
     projected = counted(copy, lambda name: name.startswith("decoder") and name.endswith("encoder_attn.k_proj"))
     encoded = count_encoded(copy)
-    repeated = RepeatedDocuments(summarizer, TEXTS, max_tokens=30)
+    repeated = EncodedDocuments(summarizer, TEXTS, max_tokens=30)
     for call, summaries in zip(CALLS, wanted):
         found = repeated.summarize(**call)
         assert [(s.tokens, s.score, s.text) for s in found] == [(s.tokens, s.score, s.text) for s in summaries]
@@ -83,11 +83,11 @@ def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
     summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
     summarizer.summarize(TEXTS)
     encoded = count_encoded(summarizer._copies[None].current())
-    everything = RepeatedDocuments(summarizer, TEXTS, max_tokens=30)
+    everything = EncodedDocuments(summarizer, TEXTS, max_tokens=30)
     tokens = [[s.tokens for s in everything.summarize(**call)] for call in CALLS]
     for room in (0, 1, everything.state_bytes // 2, everything.state_bytes):
         encoded.clear()
-        repeated = RepeatedDocuments(summarizer, TEXTS, max_tokens=30, state_bytes=room)
+        repeated = EncodedDocuments(summarizer, TEXTS, max_tokens=30, state_bytes=room)
         assert [[s.tokens for s in repeated.summarize(**call)] for call in CALLS] == tokens
         again = repeated.documents - repeated.encoded_once
         assert sum(encoded) == repeated.documents + again * (len(CALLS) - 1)
@@ -98,7 +98,7 @@ def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
 def test_what_is_kept_is_counted(tmp_path):
     """Each layer has keys, values and gate keys; each tensor counts once."""
     summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
-    repeated = RepeatedDocuments(summarizer, ["w1 w2 w3"])
+    repeated = EncodedDocuments(summarizer, ["w1 w2 w3"])
     repeated.summarize()
     states = 4 * 32 * 4  # of three tokens and the end symbol, 32 numbers of four bytes each
     layers = 2 * 3

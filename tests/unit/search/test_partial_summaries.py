@@ -8,8 +8,8 @@ import torch
 from folders import make_folder
 
 from fairseq_etads import Summarizer
-from fairseq_etads.search.hypotheses import Finished, Living
-from fairseq_etads.search.progress import Reading, best_so_far
+from fairseq_etads.search.hypotheses import ActiveHypotheses, Finished
+from fairseq_etads.search.progress import StepAttention, best_so_far
 
 TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
 
@@ -63,7 +63,7 @@ def test_in_greedy_search_the_summary_grows_word_by_word(summarizer):
 
 def test_the_best_of_living_and_ended_hypotheses_is_reported():
     """Two documents, rows 1 and 3 of the batch: the second beam leads in one, an ended hypothesis in the other."""
-    live = Living(2, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
+    live = ActiveHypotheses(2, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
     live.batch_rows = torch.tensor([1, 3])
     live.tokens[:, :, 1:3] = torch.tensor([[[10, 11], [12, 13]], [[20, 21], [22, 23]]])
     done = Finished(4, 2, 4, torch.device("cpu"), by_score=False)
@@ -73,24 +73,24 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
     attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
     vocabulary = SimpleNamespace(dictionary_ids=lambda tokens, row: tokens + 100 * row)
-    first, second = best_so_far(1, live, done, scores, parents, Reading(attention), vocabulary)
+    first, second = best_so_far(1, live, done, scores, parents, StepAttention(attention), vocabulary)
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
     assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
-    assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, Reading())
+    assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, StepAttention())
     (only,) = best_so_far(
         0,
         live_of_one(),
         Finished(1, 2, 4, torch.device("cpu"), True),
         scores[:1],
         parents[:1],
-        Reading(copying=attention[:1, :1]),
+        StepAttention(copying=attention[:1, :1]),
         None,
     )
     assert only.read.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
 
 
 def live_of_one():
-    return Living(1, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
+    return ActiveHypotheses(1, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
 
 
 @pytest.mark.parametrize("left", [False, True])

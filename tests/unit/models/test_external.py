@@ -20,7 +20,7 @@ from helpers import EOS, PAD
 from omegaconf import OmegaConf
 from steps import MARK, RARE, make_criterion, make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models.foreign import _HideUnknownWords, check_suitable
+from fairseq_etads.models.external import _HideUnknownWords, check_suitable
 
 UNK = 3
 TINY = {
@@ -56,7 +56,7 @@ def encoder_decoders():
     return found
 
 
-def foreign_config(arch, **options):
+def external_config(arch, **options):
     """The options of a tiny model as fairseq-train passes them to the task."""
     sizes = {**TINY, **(FCONV if arch.startswith("fconv") else {})}
     args = Namespace(arch=arch, criterion="summarization_nll", **{**sizes, **options})
@@ -64,9 +64,9 @@ def foreign_config(arch, **options):
     return convert_namespace_to_omegaconf(args).model
 
 
-def foreign_model(arch, task=None, **options):
+def external_model(arch, task=None, **options):
     torch.manual_seed(1)
-    return (task or steps_task()).build_model(foreign_config(arch, **options)).eval()
+    return (task or steps_task()).build_model(external_config(arch, **options)).eval()
 
 
 def output(model, sample):
@@ -84,7 +84,7 @@ def test_each_architecture_trains_and_decodes_or_is_refused_in_words():
     for name, arch in encoder_decoders().items():
         try:
             check_suitable(Namespace(arch=arch))
-            train_and_decode(steps_task(), foreign_config(arch))
+            train_and_decode(steps_task(), external_config(arch))
             trained.add(name)
         except (ValueError, AssertionError) as error:
             refused[name] = str(error)
@@ -102,7 +102,7 @@ def test_other_models_are_refused_in_words():
 
 @pytest.mark.parametrize("arch", ["transformer_tiny", "lstm", "fconv", "lightconv"])
 def test_the_copy_tail_is_read_as_the_unknown_word(arch):
-    model, sample = foreign_model(arch), make_sample()
+    model, sample = external_model(arch), make_sample()
     before = copy.deepcopy(sample)
     log_probs = output(model, sample)
     assert log_probs.shape[2] == V == model.encoder.embed_tokens.num_embeddings
@@ -115,7 +115,7 @@ def test_the_copy_tail_is_read_as_the_unknown_word(arch):
 
 def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
     table = AdaptiveInput(V, PAD, 16, 4, 16, [10, V])
-    table.register_forward_pre_hook(_HideUnknownWords(foreign_model("transformer_tiny").decoder.dictionary))
+    table.register_forward_pre_hook(_HideUnknownWords(external_model("transformer_tiny").decoder.dictionary))
     tokens = torch.tensor([[5, RARE[0], 30]])
     assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
 
@@ -123,7 +123,7 @@ def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
 @pytest.mark.parametrize("name", ["cross_entropy", "label_smoothed_cross_entropy", "summarization_nll"])
 def test_the_loss_of_a_rare_word_is_that_of_the_unknown_word(name):
     task = steps_task()
-    model = foreign_model("transformer_tiny", task)
+    model = external_model("transformer_tiny", task)
     criterion, sample = make_criterion(task, name), make_sample()
     losses = [task.valid_step(batch, model, criterion)[0] for batch in (sample, without_rare(sample))]
     assert torch.equal(*losses)
@@ -133,7 +133,7 @@ def test_the_loss_of_a_rare_word_is_that_of_the_unknown_word(name):
 
 def test_references_are_scored_and_keep_their_words():
     task, sample = steps_task(), make_sample()
-    model = foreign_model("transformer_tiny", task)
+    model = external_model("transformer_tiny", task)
     hypotheses = task.inference_step(SequenceScorer(task.target_dictionary), [model], sample)
     assert hypotheses[0][0]["tokens"].tolist() == [5, RARE[1], MARK, 7, EOS] == sample["target"][0].tolist()
     expected = output(model, sample)[0].gather(1, torch.tensor([[5], [UNK], [MARK], [7], [EOS]]))[:, 0]
@@ -142,7 +142,7 @@ def test_references_are_scored_and_keep_their_words():
 
 def test_a_prefix_may_have_words_of_the_copy_tail():
     task, sample = steps_task(), make_sample()
-    model = foreign_model("transformer_tiny", task)
+    model = external_model("transformer_tiny", task)
     generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
     found = task.inference_step(generator, [model], sample, prefix_tokens=sample["target"][:, :2])
     assert found[0][0]["tokens"][:2].tolist() == [5, UNK]
@@ -150,7 +150,7 @@ def test_a_prefix_may_have_words_of_the_copy_tail():
 
 def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
     task, sample = steps_task(replace_unknown=True), make_sample()
-    model = foreign_model("transformer_tiny", task, share_decoder_input_output_embed=False)
+    model = external_model("transformer_tiny", task, share_decoder_input_output_embed=False)
     with torch.no_grad():  # only unknown words
         model.decoder.output_projection.weight.zero_()
         model.decoder.output_projection.weight[UNK] = 1
@@ -170,7 +170,7 @@ def test_prepared_models_return_attention_and_search_with_any_beam(arch, beam):
     sample["net_input"] = {name: torch.cat([x, x[:1]]) for name, x in sample["net_input"].items()}  # 4 documents
     found = []
     for prepared in (False, True):
-        model = foreign_model(arch, task)
+        model = external_model(arch, task)
         if prepared:
             generation = {"beam": 4, "no_beamable_mm": False, "print_alignment": None}
             model.prepare_for_inference_(OmegaConf.create({"generation": generation}))
@@ -183,17 +183,17 @@ def test_prepared_models_return_attention_and_search_with_any_beam(arch, beam):
 
 
 def test_coverage_loss_takes_the_attention_that_there_is():
-    train_and_decode(steps_task(), foreign_config("transformer_tiny"), coverage_loss=1.0)
+    train_and_decode(steps_task(), external_config("transformer_tiny"), coverage_loss=1.0)
     for arch in ("lstm", "fconv"):  # these return it only in evaluation
         with pytest.raises(ValueError, match="--coverage-loss needs the decoder's attention"):
-            train_and_decode(steps_task(), foreign_config(arch), coverage_loss=1.0)
+            train_and_decode(steps_task(), external_config(arch), coverage_loss=1.0)
 
 
 @pytest.mark.parametrize("arch", ["transformer_tiny", "lstm"])
 def test_checkpoints_with_rows_for_the_copy_tail_are_loaded(arch):
     """Version 0.1.0 gave fairseq's models the whole dictionary."""
-    old, sample = foreign_model(arch, _without_tail_task()), make_sample()
-    model = foreign_model(arch)
+    old, sample = external_model(arch, _without_tail_task()), make_sample()
+    model = external_model(arch)
     state = {name: value.clone() for name, value in old.state_dict().items()}
     assert any(len(value) == V + 9 for value in state.values() if value.dim())
     model.load_state_dict(state)
@@ -210,7 +210,7 @@ def _without_tail_task():
 
 
 def test_models_that_need_positions_get_enough_of_them():
-    assert foreign_model("fconv").max_positions() == (1024, 1024)
-    model = foreign_model("fconv", steps_task(truncate_source=1500))
+    assert external_model("fconv").max_positions() == (1024, 1024)
+    model = external_model("fconv", steps_task(truncate_source=1500))
     assert model.max_positions() == (1501, 1024)
-    assert foreign_model("fconv", max_source_positions=502).max_positions()[0] == 500
+    assert external_model("fconv", max_source_positions=502).max_positions()[0] == 500

@@ -31,7 +31,7 @@ class Hypothesis(NamedTuple):
     features: Tuple[float, ...]
 
 
-class RepeatedDocuments:
+class EncodedDocuments:
     """Summarises the same documents repeatedly, in the same batches as :meth:`Summarizer.summarize`.
 
     The encoder's output is kept on the CPU, with the keys and values that the decoder projects from it, up to the

@@ -78,13 +78,13 @@ def check_suitable(cfg: Any) -> None:
     )
 
 
-def is_foreign(cfg: Any) -> bool:
+def is_external(cfg: Any) -> bool:
     """Tell whether the model that fairseq will build from these options comes from outside this project."""
     found = model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
-def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
+def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     """Build a model from outside this project so that it knows only the first words of the task's dictionaries.
 
     Data keeps the words of the copy tail, so that they can replace unknown words of summaries. A hook passes the
