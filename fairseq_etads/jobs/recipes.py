@@ -3,7 +3,7 @@
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
 docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
-no text is read often enough to be learnt by heart, and half the rate with dropout where it is; relative and narrow
+no text is read often enough to be memorised, and half the rate with dropout where it is; relative and narrow
 focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
 ``large`` follow the same rules to the sizes of the paper; they were not measured.
 """
@@ -27,7 +27,7 @@ FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
 """Floating-point operations in a second of training; of the GPU, a guess."""
 SOME_EPOCHS = 3
-"""With fewer, no text is learnt by heart, and more steps are worth more than long batches."""
+"""With fewer, no text is memorised, and more steps are worth more than long batches."""
 FILLED = 0.88
 """Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
@@ -69,12 +69,12 @@ class Size:
     """Settings of a recipe by its name.
 
     Attributes:
-        layers: of encoder and of decoder. width: of word vectors. heads: of attention.
-        minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
-        most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
-            document and summary that are.
-        max_tokens: source tokens of a batch, of which half are taken where there are few epochs.
-        rate: of Muon, where there are few epochs, and half of it where there are more. smoothing: of labels.
+        layers: of the encoder, and of the decoder. width: of word vectors. heads: of attention.
+        minutes: longest training. core_minutes: the same, to be divided among all cores; 0: ``minutes`` counts.
+        most_epochs: longest training in epochs.
+        truncation: percentage of documents that are read whole; longest document; longest summary.
+        max_tokens: source tokens of a batch; half of it with few epochs.
+        rate: of Muon with few epochs; half of it with more. smoothing: of labels.
     """
 
     layers: int
@@ -188,7 +188,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-    """How a training divides its time: the tokens and pairs of a batch, steps, epochs and minutes."""
+    """Division of a training's time: the tokens and pairs of a batch, steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -206,7 +206,7 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-    """The steps that there is time for, with batches of so many tokens if no others are given.
+    """The steps that there is time for, with batches of ``max_tokens`` unless another number is given.
 
     Args:
         read: tokens of a document and of a summary, as they are cut.

@@ -42,7 +42,7 @@ def test_a_checkpoint_has_the_lengths_of_the_training_summaries_as_they_are_cut(
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A run whose checkpoint knows the lengths."""
+    """A run with a checkpoint that knows the lengths."""
     task = make_task(60, 20, tail=3)
     task.summary_lengths = SHORT
     make_run(tmp_path / "run", task=task)
