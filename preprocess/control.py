@@ -104,7 +104,7 @@ class Control(NamedTuple):
 
     Attributes:
         bins: of lengths; None: documents get no word for a length.
-    origins: name -> number of training documents; None: no word.
+        origins: name -> number of training documents; None: no word.
     """
 
     bins: Optional[LengthBins]

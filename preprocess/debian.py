@@ -268,7 +268,7 @@ NUMBERS = (
 """Name, default and help of the numeric options; report.json records them."""
 
 LISTS = Path("/var/lib/apt/lists")
-"""Where APT keeps the indexes that it has fetched."""
+"""Folder of the indexes that APT has fetched."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:

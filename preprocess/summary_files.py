@@ -38,8 +38,8 @@ def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
 def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> None:
     """Write summaries to a file, or to standard output if ``output`` is ``-``.
 
-    A file that ends in .jsonl gets JSON lines with the names of the documents. Beside another one, OUTPUT.names has
-    them, unless they are the numbers of the lines.
+    A file that ends in .jsonl gets JSON lines with the names of the documents. For other files, OUTPUT.names has them,
+    unless they are the numbers of the lines.
 
     Raises:
         InputError: the numbers of names and of summaries differ.

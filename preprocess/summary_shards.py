@@ -115,7 +115,7 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """What generate.sh calls before fairseq's work, and with --log after it.
+    """Do the part of generate.sh before fairseq's work, or with --log after it.
 
     Prints "done" if the share is there, or "joined" if all are, and OUT has been written.
     """

@@ -103,10 +103,11 @@ class Watcher:
     """Reads the lines of fairseq's output and shows the important ones.
 
     Args:
-        command: the command that is run. say: shows a line; the second argument tells whether the next line may replace
-        it. clock: seconds from any start. usual_minutes: time after which to announce once the time left and that it
-        can be interrupted.
-    documents: number of documents to summarise, if it summarises.
+        command: the command that is run.
+        say: shows a line; the second argument tells whether the next line may replace it.
+        clock: seconds from any start.
+        usual_minutes: time after which to announce once the time left and that it can be interrupted.
+        documents: number of documents to summarise, if it summarises.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ def main() -> int:
 
 
 def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
-    """Run a command whose output goes to a log, which the caller has locked, and say how it ended.
+    """Run a command, write its output to a log that the caller has locked, and say how it ended.
 
     Args:
         held: file descriptors of locks that the command shall hold, too. new: begin the log again.

@@ -3,10 +3,10 @@
 
     scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
 
-PATH is a file, or a folder, of which the files directly in it count. FILE.made.json beside the first output records the
-command and the SHA-256 of all files. An output that was changed, was made by another command or from other contents, or
-has no record is made again. --keeps FILE is an output, too: what the command prints, which is printed again if nothing
-has to be done. The exit status is the command's.
+PATH is a file, or a folder: then all files directly in it count. FILE.made.json, named after the first output, records
+the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made by
+another command or from other contents. --keeps FILE is an output, too: the text that the command prints. It is printed
+again if nothing has to be done. The exit status is the command's.
 """
 
 import argparse

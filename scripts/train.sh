@@ -75,7 +75,8 @@ done
 [ -n "$out" ] || die "--out is missing; see --help"
 if [ -z "$text" ]; then
     ignored="${tokens:+--tokens $tokens }${size:+--size $size }${prepare[*]-}"
-    [ -z "$ignored" ] || die "${ignored%% --*}: goes with --text; without it, --prepared $prepared is taken as it is"
+    ignored=${ignored%% --*}
+    [ -z "$ignored" ] || die "${ignored% }: goes with --text; without it, --prepared $prepared is taken as it is"
 fi
 [ -z "$recipe" ] || need_choice --recipe "$recipe" small base large paper
 [ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word

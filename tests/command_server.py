@@ -73,7 +73,8 @@ class CommandServer:
     Commands can be called from the session in which the server was started.
 
     Args:
-        more: further commands: name -> "module:function". environment: of the server; a command has its caller's.
+        more: further commands: name -> "module:function".
+        environment: of the server; a command has its caller's.
         launcher: words between the interpreter and the server's script, such as a program that runs scripts.
 
     Attributes:

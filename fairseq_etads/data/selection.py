@@ -28,8 +28,8 @@ class TokenValues:
     Args:
         path: of the file. unit: "words" or "sentences".
         documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
-        dictionary: of the documents. limit: number of tokens that are read, not counting the end symbol. option: the
-            option that named the file, for messages.
+        dictionary: of the documents. limit: number of tokens that are read, not counting the end symbol.
+        option: the option that named the file, for messages.
 
     Raises:
         InputError: the file is damaged, or made for other documents or for fewer tokens than are read.
@@ -232,8 +232,8 @@ class DocumentLabels:
 
         Args:
             directory: of the data. pairs: a ``SummarizationDataset``. limit: number of tokens read per document.
-                is_loading: whether a trained model is used, which does not need labels. decodes: whether summaries of
-                the split are generated.
+            is_loading: whether a trained model is used, which does not need labels.
+            decodes: whether summaries of the split are generated.
 
         Raises:
             InputError: see :class:`TokenValues`; or there is no file.

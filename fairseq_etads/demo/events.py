@@ -37,8 +37,8 @@ def summary_events(
 
     Args:
         check: called at each step; raises StoppedError when no client listens any more.
-    tell: called with each event.
-    keep: called with the explanation; returns the path of its page.
+        tell: called with each event.
+        keep: called with the explanation; returns the path of its page.
     """
     spans: List[Any] = []
 

@@ -98,7 +98,7 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """What a sheet says of its annotator: the name, and the key to which the sheet belongs."""
+    """Text in a sheet for its annotator: the name, and the id of the key to which the sheet belongs."""
     return f"{annotator} {key['id']}"
 
 
@@ -299,7 +299,7 @@ def _read_row(
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
-    if belongs_to and belongs_to != key.get("id", belongs_to):  # those of earlier versions do not say
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets of earlier versions have no id
         raise ValueError("the sheet belongs to another key: another run of etads-human make wrote it")
     sheet = key["sheets"].get(annotator)
     if sheet is None:

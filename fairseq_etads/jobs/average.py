@@ -17,7 +17,7 @@ _TRAINING_OPTION = re.compile(
 """Options of a model that affect its training but not what its weights mean."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""What a task's state says of the texts that its model has learnt to read and write."""
+"""Entries of a task's state about the texts that its model has learned to read and write."""
 
 
 def _load(path: str) -> Dict[str, Any]:
@@ -71,7 +71,7 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
             name = different[0]
             if name in _READING:
                 values = f"--{name.replace('_', '-')} was {other.get(name)} in {path} and {identity.get(name)}"
-                raise ValueError(f"{values} in {paths[0]}: their models have learnt from other texts")
+                raise ValueError(f"{values} in {paths[0]}: their models have learned from other texts")
             raise ValueError(f"{path} has another model than {paths[0]}: they differ in {name}")
         for name, value in checkpoint["model"].items():
             if name in sums:

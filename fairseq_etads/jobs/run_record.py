@@ -1,4 +1,7 @@
-"""What a run was trained with: RUN/training.json, written by ``scripts/train.sh``. Without torch and fairseq."""
+"""Record of the command and the data of a run: RUN/training.json, written by ``scripts/train.sh``.
+
+Importing this module imports neither torch nor fairseq.
+"""
 
 import argparse
 import json
@@ -19,7 +22,7 @@ _COMMANDS = ("started.txt", "finished.txt")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run was trained with.
+    """Command and data of the training of a run.
 
     Attributes:
         command: the words of the command line of fairseq-train. prepared: the folder with the prepared data, or empty.
@@ -64,13 +67,13 @@ class RunRecord:
 
 
 def data_of(prepared: Path) -> Dict[str, str]:
-    """What tells prepared data from others: the SHA-256 of prepare.json, which has those of the texts; or nothing."""
+    """Identity of prepared data: the SHA-256 of prepare.json, which lists the checksums of the texts; or nothing."""
     path = prepared / "prepare.json"
     return {path.name: sha256(path)} if path.is_file() else {}
 
 
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
-    """The prepared data of a run: those that ``--prepared`` gives, those of its training, or RUN/prepared.
+    """Find the prepared data of a run: the folder given by ``--prepared``, the one of its training, or RUN/prepared.
 
     Raises:
         InputError: the data of the training are not where they were.
@@ -81,7 +84,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     record = RunRecord.read(run)
     if record is None or not record.prepared:
         return inside
-    for folder in (Path(record.prepared), inside):  # a run that was moved has its own beside it
+    for folder in (Path(record.prepared), inside):  # a run that was moved has its own inside
         if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
             return folder
     others = (Path(record.prepared) / "prepare.json").is_file()

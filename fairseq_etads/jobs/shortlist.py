@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
     Attributes:
         frequent: number of words on every list. per_word: maximum number of words associated with a word of a document.
-    truncate_source, truncate_target: maximum number of tokens read per document and per summary.
+        truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
     frequent: int

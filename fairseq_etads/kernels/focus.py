@@ -159,7 +159,7 @@ def focus_form(
 
 
 FUSED_WIDTHS = 4
-"""torch's fused attention with a float32 mask on GPUs reads heads whose width is a multiple of this."""
+"""torch's fused attention with a float32 mask on GPUs needs heads with a width that is a multiple of this."""
 
 
 def _has_exact_products(device_type: str) -> bool:

@@ -38,9 +38,9 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
 
     Attributes:
         documents: B. beam: current number of beams per document; rows are B * beam.
-    dtype: for modules' keys and values, and products with them; None: the modules' own. memory: module -> name ->
-        tensor with a row per document. visible: (B, beam, columns), the columns that each hypothesis sees, including
-        the current step's.
+        dtype: for modules' keys and values, and products with them; None: the modules' own.
+        memory: module -> name -> tensor with a row per document.
+        visible: (B, beam, columns), the columns that each hypothesis sees, including the current step's.
     """
 
     def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
@@ -79,8 +79,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         """Let each new hypothesis continue an old one, with the same visible columns.
 
         Args:
-            parents: (B', beam'), the index among its document's old beams that each new one continues. documents:
-                (B',), indices of the documents that remain; None: all.
+            parents: (B', beam'), the index among its document's old beams that each new one continues.
+            documents: (B',), indices of the documents that remain; None: all.
         """
         if documents is not None:
             for tensors in self.memory.values():

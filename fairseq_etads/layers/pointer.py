@@ -309,7 +309,8 @@ class PointerHead(nn.Module):
         Args:
             states: h (N, T, features).
             scores: logits of the copy attention (N, T, S), float32; their values at positions without a word do not
-                matter. history: of the summary so far; required if the pointer ``continues``.
+                matter.
+            history: of the summary so far; required if the pointer ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)

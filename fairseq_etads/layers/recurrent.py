@@ -117,8 +117,8 @@ class Bidirectional(nn.Module):
         """Run one direction of one layer.
 
         Args:
-            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True after a document's end. first: the
-                tensors of the initial state, each (1, B, hidden).
+            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True after a document's end.
+            first: the tensors of the initial state, each (1, B, hidden).
 
         Returns:
             states (B, S, hidden); the memory cells at the documents' ends (B, hidden), or None.
@@ -131,7 +131,7 @@ class BidirectionalGRU(Bidirectional):
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
-            learnt_start: learn the initial states.
+        learnt_start: learn the initial states.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
@@ -152,7 +152,7 @@ class BidirectionalLSTM(Bidirectional):
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
-            learnt_start: learn the initial states.
+        learnt_start: learn the initial states.
     """
 
     states = 2

@@ -33,8 +33,8 @@ class SpellingEncoder(nn.Module):
     and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: for the spelling of ids, including its copy tail. letter: width of a letter's vector. filters: width
-            of a word's vector. width: number of letters that a filter sees.
+        dictionary: for the spelling of ids, including its copy tail. letter: width of a letter's vector.
+        filters: width of a word's vector. width: number of letters that a filter sees.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):

@@ -83,8 +83,8 @@ class EncodingDecoding:
 
         Args:
             src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the previous words (B, T), ids of the dictionary.
-            request: the words that a loss needs, instead of logits of all words. of_documents: further inputs of the
-                encoder.
+            request: the words that a loss needs, instead of logits of all words.
+            of_documents: further inputs of the encoder.
 
         Returns:
             logits (B, T, C), and a dict; see :class:`DecoderOutput`.

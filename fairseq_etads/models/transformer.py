@@ -118,8 +118,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """Encode documents like fairseq, with source factors, and with "src_tokens" for the pointer.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column per factor. return_all_hiddens,
-                token_embeddings: see fairseq.
+            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column per factor.
+            return_all_hiddens, token_embeddings: see fairseq.
 
         The decoder attends to "encoder_out": the states aggregated, then gated, if the options say so. An aggregated
         state describes many words at once, so the pointer reads the last layer's own states, "last_states". They are
@@ -213,8 +213,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         """Compute logits (N, T, V) and a dict, see :class:`DecoderOutput`; arguments as in fairseq.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary. features_only: return the output layer's input. request:
-                the words that a loss needs, instead of logits of all words.
+            prev_output_tokens: (N, T), ids of the dictionary. features_only: return the output layer's input.
+            request: the words that a loss needs, instead of logits of all words.
         """
         # fairseq asks for the padding's mask whatever this says, or else waits for a GPU to learn whether there is any
         self.cross_self_attention = prev_output_tokens.is_cuda

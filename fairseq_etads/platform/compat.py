@@ -448,7 +448,7 @@ def install() -> None:
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
     matrices in half precision, --fp16 on CPUs, optimisers refused by name, gradients clipped on CPUs of machines with
-    GPUs, those of --amp, and the search for what makes a gradient not finite.
+    GPUs, gradients of --amp, and the search for the cause of non-finite gradients.
 
     May be called again.
     """

@@ -125,7 +125,8 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 
     Args:
         output: a file in an existing folder, or with ``folder`` a folder, which is created, and deleted if it stays
-            empty. option: the option that names it.
+            empty.
+        option: the option that names it.
 
     Raises:
         InputError: another process has it, which the message names; or the folder cannot be created.

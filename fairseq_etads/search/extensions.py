@@ -86,8 +86,8 @@ def recombined(
 
     Args:
         best: function that finds a given number of best extensions. tokens: (B, beam, t), the hypotheses to extend.
-    words: number of last words to compare, including the new one. end: the end symbol.
-    count: number of extensions to return. most: number of all extensions.
+        words: number of last words to compare, including the new one. end: the end symbol.
+        count: number of extensions to return. most: number of all extensions.
 
     Returns:
         ``count`` extensions of each document; those that are missing have the score -inf.

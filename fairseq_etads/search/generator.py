@@ -145,8 +145,8 @@ class SummaryGenerator:
         """Generate summaries of a batch.
 
         Args:
-            models: ignored, as in fairseq; the constructor's are used. sample: from the dataset; "net_input" is the
-                models' input.
+            models: ignored, as in fairseq; the constructor's are used.
+            sample: from the dataset; "net_input" is the models' input.
             prefix_tokens: (B, T) words to begin with, padded.
             constraints: words to include, packed for fairseq's search classes.
             bos_token: start symbol, if not the end symbol.

@@ -75,8 +75,8 @@ class Finished:
 
     Args:
         documents: B, of the whole batch.
-        size: maximum number of hypotheses per document. longest: maximum number of tokens of a hypothesis, with the end
-            symbol.
+        size: maximum number of hypotheses per document.
+        longest: maximum number of tokens of a hypothesis, with the end symbol.
         by_score: keep the ``size`` best, best first; otherwise the first ``size``, in order of finishing.
 
     Attributes:

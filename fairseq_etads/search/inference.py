@@ -85,7 +85,7 @@ class _Products(NamedTuple):
 
     Attributes:
         dtype: of products other than 8-bit integer ones. packed: whether their weights are packed.
-    int8: whether there are 8-bit integer products. memory: dtype of cached keys and values.
+        int8: whether there are 8-bit integer products. memory: dtype of cached keys and values.
     """
 
     dtype: torch.dtype

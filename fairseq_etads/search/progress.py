@@ -33,8 +33,8 @@ class BestSoFar(NamedTuple):
     Attributes:
         row: the document's row in the batch.
         tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
-        score: for an unfinished hypothesis, its score if it ended here. read: attention of its last word; empty if it
-            has ended.
+        score: for an unfinished hypothesis, its score if it ended here.
+        read: attention of its last word; empty if it has ended.
     """
 
     row: int
@@ -61,11 +61,12 @@ def best_so_far(
     """Find the best hypothesis of each document after a step.
 
     Args:
-        step: from 0. live: after it was extended; B documents are left.
-    scores: (B, beam), of the active hypotheses if they ended now; -inf in slots that are used up.
-    parents: (B, beam), the beam that each active hypothesis continues.
-    read: attention in this step, by the beams before it: (B, beam or 1, S). vocabulary: translates ids of the output to
-        ids of the dictionary; None: they are the same.
+        step: from 0.
+        live: after it was extended; B documents are left.
+        scores: (B, beam), of the active hypotheses if they ended now; -inf in slots that are used up.
+        parents: (B, beam), the beam that each active hypothesis continues.
+        read: attention in this step, by the beams before it: (B, beam or 1, S).
+        vocabulary: translates ids of the output to ids of the dictionary; None: they are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)

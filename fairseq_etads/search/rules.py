@@ -58,9 +58,9 @@ class Step:
         lprobs: (B, beam, W), changed in place; beam is 1 in the first step.
         live: the hypotheses so far, for all beams in the first step, too.
         source: the documents.
-        longest: (B,), maximum number of tokens of each summary before the end symbol. dictated: (B,), each document's
-            word of the prefix, padding after its prefix; None after all prefixes. forced: (B,), bool, True for
-            documents with such a word; None if there is none.
+        longest: (B,), maximum number of tokens of each summary before the end symbol.
+        dictated: (B,), each document's word of the prefix, padding after its prefix; None after all prefixes.
+        forced: (B,), bool, True for documents with such a word; None if there is none.
         decided_against: see :attr:`Ensemble.decided_against`. constraints: (B, n), packed, or None.
         unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
     """
@@ -147,8 +147,8 @@ class EndAtGreatestLength:
     """Force the end of a summary of the maximum length.
 
     Args:
-        shortest_limit: step before which no document has reached its maximum length. ending_is_free: with
-            ``--exact-length`` ending is not the model's choice, so it does not count in the score.
+        shortest_limit: step before which no document has reached its maximum length.
+        ending_is_free: with ``--exact-length`` ending is not the model's choice, so it does not count in the score.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):

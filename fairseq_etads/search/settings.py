@@ -23,22 +23,27 @@ class SearchSettings:
     :mod:`.options` declares the users' options, with defaults and bounds.
 
     Attributes:
-        beam_size: number of hypotheses that are extended at every step, per document (``--beam``). max_len_a,
-        max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol. max_len_per_document:
-        S is the document's own length; otherwise the length of the longest in its batch, with padding, as in fairseq.
+        beam_size: number of hypotheses that are extended at every step, per document (``--beam``).
+        max_len_a, max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol.
+        max_len_per_document: S is the document's own length; otherwise the length of the longest in its batch, with
+            padding, as in fairseq.
         max_len: maximum number of tokens of a summary, including the end symbol; 0: the models' number of positions.
-    min_len: minimum number of tokens before the end symbol. unk_penalty: subtracted from the unknown word's
-        log-probability (``--unkpen``). temperature: divides the logits. match_source_len: limit a summary to its
-        source's number of tokens (``--match-source-len``: exactly that number). no_repeat_ngram_size: never repeat this
-        number of consecutive words in a summary; 0: off. lm_weight: weight of the language model's log-probabilities,
-        if there is one. extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
+        min_len: minimum number of tokens before the end symbol.
+        unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
+        temperature: divides the logits.
+        match_source_len: limit a summary to its source's number of tokens (``--match-source-len``: exactly that
+            number).
+        no_repeat_ngram_size: never repeat this number of consecutive words in a summary; 0: off.
+        lm_weight: weight of the language model's log-probabilities, if there is one.
+        extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
         recombine: keep only the best of the hypotheses that share this number of last words; 0: off.
-        tokens_to_suppress: words that are never produced. ngram_ignore_tokens: words that may repeat; an n-gram that
-        contains one is never blocked. exact_length: produce exactly this many tokens before the end symbol, which then
-        costs nothing; 0: off.
-    min_sentences: minimum number of sentences, separated by the sentence mark, before the end; 0: off.
+        tokens_to_suppress: words that are never produced.
+        ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
+        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
+        min_sentences: minimum number of sentences, separated by the sentence mark, before the end; 0: off.
         selection_threshold, selection_factor: with probabilities of words in a batch ("selection"), a pointer copies
-        only words with a probability above the threshold, and the factor multiplies their probability of being copied.
+            only words with a probability above the threshold, and the factor multiplies their probability of being
+            copied.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
             one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
             "admissible" if the score is not fairseq's.

@@ -43,9 +43,10 @@ class ActiveTerm(abc.ABC):
 
     Attributes:
         largest_gain: upper bound of the term's addition to a word's score in one step. Early stopping relies on it. The
-        default, infinity, is always correct, but prevents searches with ``--early-stopping admissible`` from ending
-        early. scale: factor, above 0, by which the term multiplies the given scores before it adds to them.
-    end_always_counts: whether the end symbol's score counts even if ``--exact-length`` gives the length.
+            default, infinity, is always correct, but prevents searches with ``--early-stopping admissible`` from ending
+            early.
+        scale: factor, above 0, by which the term multiplies the given scores before it adds to them.
+        end_always_counts: whether the end symbol's score counts even if ``--exact-length`` gives the length.
     """
 
     largest_gain: float = math.inf

@@ -45,8 +45,8 @@ class Batch(NamedTuple):
 
     Attributes:
         sample: as a fairseq dataset makes it, on the CPU.
-        new_words: the words of the ids after the source dictionary's last one. padding: number of places before the
-            first token in each document's row.
+        new_words: the words of the ids after the source dictionary's last one.
+        padding: number of places before the first token in each document's row.
     """
 
     documents: List[Document]

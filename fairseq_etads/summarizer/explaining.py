@@ -37,8 +37,9 @@ class _Pass(NamedTuple):
 
     Attributes:
         log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, True for the unknown word.
-    pointer: None without one. shares: copying's share of each probability (T,). copied_from: (T,), -1 for a generated
-        token. records: of the attention modules, by their names.
+        pointer: None without one. shares: copying's share of each probability (T,). copied_from: (T,), -1 for a
+            generated token.
+        records: of the attention modules, by their names.
     """
 
     log_probs: Tensor

@@ -43,13 +43,15 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: its spelling, with the marks of subwords. shown: without these marks. starts_word: False for the second
-        and later subwords of a word. log_probability: log P of the token given the previous ones; -inf if the model
-        cannot have written it here. p_gen: probability of generating instead of copying; None without a pointer.
+        text: its spelling, with the marks of subwords.
+        shown: without these marks.
+        starts_word: False for the second and later subwords of a word.
+        log_probability: log P of the token given the previous ones; -inf if the model cannot have written it here.
+        p_gen: probability of generating instead of copying; None without a pointer.
         copied_share: copying's share of the token's probability; None without a pointer.
-    copied_from: number of the document's token that it was copied from; None: it was generated. replaces_unknown: the
-        model wrote the unknown word here; the text is the most attended word of the document (``--replace-unknown``),
-        or a word of a given summary that the model cannot write.
+        copied_from: number of the document's token that it was copied from; None: it was generated.
+        replaces_unknown: the model wrote the unknown word here; the text is the most attended word of the document
+            (``--replace-unknown``), or a word of a given summary that the model cannot write.
     """
 
     text: str
@@ -103,19 +105,24 @@ class Explanation:
     model's own.
 
     Attributes:
-        document: the raw text. source: its tokens that the model read, the end symbol last; empty if there was nothing
-        to read.
-    left_out: number of further tokens of the document. summary: its text. tokens: of the summary as the model wrote
-        them, the end symbol last. score: the search's score; None if the summary was given. architecture: of the model.
+        document: the raw text.
+        source: its tokens that the model read, the end symbol last; empty if there was nothing to read.
+        left_out: number of further tokens of the document.
+        summary: its text.
+        tokens: of the summary as the model wrote them, the end symbol last.
+        score: the search's score; None if the summary was given.
+        architecture: of the model.
         pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None: the model has no
-        saliency-selection. attention: to the document (T, S), rows sum to 1: in Transformers the last decoder layer's,
-        mean over heads, before any gate. copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
+            saliency-selection.
+        attention: to the document (T, S), rows sum to 1: in Transformers the last decoder layer's, mean over heads,
+            before any gate.
+        copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
         saliency: the gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
-        otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection. selected: gated
-        attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder reads the document.
-        None without saliency-selection. saliency_layers, focus_layers: layers that have the mechanism. picked: the
-        sentences that an extractor selected from the whole document, the only ones that were read; None: the model has
-        no extractor.
+            otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
+        selected: gated attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder
+            reads the document. None without saliency-selection.
+        saliency_layers, focus_layers: layers that have the mechanism. picked: the sentences that an extractor selected
+            from the whole document, the only ones that were read; None: the model has no extractor.
     """
 
     document: str

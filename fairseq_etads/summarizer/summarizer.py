@@ -49,8 +49,9 @@ class Summarizer:
     kept.
 
     Attributes:
-        folder: the folder that it was loaded from. config: content of the folder's config.json. device: the model's
-            device.
+        folder: the folder that it was loaded from.
+        config: content of the folder's config.json.
+        device: the model's device.
     """
 
     def __init__(self, folder: Path, device: Optional[str] = None):
@@ -128,7 +129,7 @@ class Summarizer:
 
         Raises:
             InputError: an option does not exist or has an impossible value; the message names both, and the choices.
-        TypeError: a text is not a str.
+            TypeError: a text is not a str.
         """
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
@@ -150,9 +151,9 @@ class Summarizer:
         Args:
             texts: may be endless; at most ``read_ahead`` of them are read before their summaries are returned.
             read_ahead: 1 summarises each text immediately; larger numbers are faster, because batches have similar
-            lengths.
-        errors: "raise", or "keep": continue, and report the problem in :attr:`Summary.problem`. max_tokens, decoding:
-            as for :meth:`summarize`.
+                lengths.
+            errors: "raise", or "keep": continue, and report the problem in :attr:`Summary.problem`.
+            max_tokens, decoding: as for :meth:`summarize`.
 
         Raises:
             InputError: see :meth:`summarize`; raised immediately, not only when the first summary is requested.

@@ -48,12 +48,14 @@ class Summary:
 
     Attributes:
         text: with "<q>" between sentences, if the model has learned to write it; see :attr:`sentences`.
-    score: the search's score: log-probability, normalised and less the penalties. Only compare scores for the same
-        document. tokens: as the model wrote them. copied: the words that were copied, in the order of the summary;
-        empty for a model without a pointer. truncation: numbers of tokens that were read and left out.
-    problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
-    picked: the sentences that the folder's extractor selected from the whole document for the model, each with its
-    probability; None without an extractor.
+        score: the search's score: log-probability, normalised and less the penalties. Only compare scores for the same
+            document.
+        tokens: as the model wrote them.
+        copied: the words that were copied, in the order of the summary; empty for a model without a pointer.
+        truncation: numbers of tokens that were read and left out.
+        problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
+        picked: the sentences that the folder's extractor selected from the whole document for the model, each with its
+            probability; None without an extractor.
     """
 
     text: str

@@ -20,7 +20,7 @@ QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
 FULL = 0.95
 """Share of the budget at which the selection ends."""
 SHORTEST = 3
-"""Words of the shortest sentence that is picked from a document that does not fit, unless it has only shorter ones."""
+"""Words of the shortest sentence that is selected from a document above the budget, unless it has only shorter ones."""
 _MOST_WORDS = 1_000_000
 
 
@@ -81,12 +81,11 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select sentences up to a budget, the likeliest first, skipping any that does not fit, until the budget is nearly
-    full.
+    """Select sentences up to a budget, the likeliest first; sentences that do not fit are skipped.
 
     A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
-    fragments, are picked only if there are no others. If not even one sentence fits, it is the likeliest. Of equally
-    likely ones the earlier is taken.
+    fragments, are selected only if there are no others. If not even one sentence fits, the likeliest is selected. Of
+    equally likely sentences, the earlier is selected.
 
     Args:
         lengths: number of words of each sentence. probabilities: of each; None: not read, ranked last. budget: in

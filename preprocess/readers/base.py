@@ -107,7 +107,7 @@ class Reader:
 
         Raises:
             BadDocument: the file is not UTF-8, with --skip-bad.
-        InputError: the file is not UTF-8, without --skip-bad, or cannot be read.
+            InputError: the file is not UTF-8, without --skip-bad, or cannot be read.
         """
         text = "\n".join(self.lines(path))
         self.check_utf8(text)

@@ -17,7 +17,7 @@ from .shares import DEFAULT_SHARES, add_input_options, check_input_options, pars
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
-"""What stands at the beginning of some files."""
+"""Byte order mark, at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
 """Endings of file names, after the last dot -> formats."""
 

@@ -295,11 +295,12 @@ class Recipe:
 
     Attributes:
         name: of the script. data: makes the data of a row. rows: name -> check of the mechanism's effect.
-    option: the option that names rows; --row takes only one. place: the option that takes the data. given: options
-        before "--", besides these and the output. more: options of fairseq-train after "--". more_of: further ones of
-        some rows. duc: whether a row is scored on DUC-2004, too. summaries, scores: paths of a run's summaries and
-        scores; scores may begin with ".." (next to the runs). steps: of rows that train for another number of steps
-        than requested; 0 for untrained rows.
+        option: the option that names rows; --row takes only one. place: the option that takes the data.
+        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
+        more_of: further ones of some rows.
+        duc: whether a row is scored on DUC-2004, too.
+        summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
+        steps: of rows that train for another number of steps than requested; 0 for untrained rows.
     """
 
     name: str

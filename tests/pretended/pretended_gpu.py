@@ -70,7 +70,8 @@ class Ledger:
         frame, places = sys._getframe(2), {}
         while frame is not None:
             for package in ("fairseq_etads", "fairseq"):
-                if f"/{package}/" in frame.f_code.co_filename:
+                # the package platform only wraps functions of fairseq: the place is fairseq's
+                if f"/{package}/" in frame.f_code.co_filename and "/platform/" not in frame.f_code.co_filename:
                     path = frame.f_code.co_filename.rpartition(f"/{package}/")[2]
                     places.setdefault(package, f"{package}/{path}:{frame.f_lineno}")
             frame = frame.f_back

@@ -17,8 +17,8 @@ def outcome(run: Run, same: bool, words: Tuple[str, ...]) -> str:
     """Classify the outcome of a run that has ended.
 
     Args:
-        same: whether its result equals the undisturbed run's. words: a refusal must contain one of these, such as the
-            name of the damaged file. Empty: any words will do.
+        same: whether its result equals the undisturbed run's.
+        words: a refusal must contain one of these, such as the name of the damaged file. Empty: any words will do.
     """
     if run.status is None:
         return HUNG

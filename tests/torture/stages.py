@@ -29,10 +29,12 @@ class Stage:
 
     Attributes:
         command: its words; paths are relative to the folder.
-        inputs: files that its predecessors made and it reads. makes: files and folders with its result.
+        inputs: files that its predecessors made and it reads.
+        makes: files and folders with its result.
         digest: checkpoints, which are compared by parameters and state; their bytes hold times.
-        compares_shown: its output belongs to the result. only_damaged: only damage to its files is tested, not kills
-            and other faults, because it consists of other stages' commands.
+        compares_shown: its output belongs to the result.
+        only_damaged: only damage to its files is tested, not kills and other faults, because it consists of other
+            stages' commands.
     """
 
     name: str

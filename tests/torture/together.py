@@ -29,9 +29,9 @@ OVER_INPUTS: List[List[str]] = [
     ["etads-prepare", "text", "text"],
     ["etads-corpus", "parallel", "--train", "text/train.source", "text/train.target", "--out", "text", "--force"],
 ]
-"""Commands of which an output is an input, in the state after all stages; link.tsv is a link to the summaries."""
+"""Commands with an output that is also an input, in the state after all stages; link.tsv links to the summaries."""
 SAID = ("is also read", "is also TEXT", "which is an input")
-"""What a refusal of such a command says."""
+"""Parts of the refusals of such commands."""
 
 
 def two_at_once(torture: Any) -> Iterator[Callable[[Path], None]]:
@@ -58,7 +58,7 @@ def _two_at_once_trial(torture: Any, stage: Any, number: int) -> Callable[[Path]
 
 
 def _files_of(result: Dict[str, Any]) -> Dict[str, Any]:
-    """A result without what was printed, of which two processes have each a part."""
+    """A result without the printed text, because each of two processes prints a part."""
     return {name: value for name, value in result.items() if name != "shown"}
 
 

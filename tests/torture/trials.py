@@ -60,8 +60,8 @@ class Torture:
     """All trials of one call; see ``__main__.py`` for the options.
 
     Attributes:
-        states: stage -> a folder with the outputs of the stages before it; "" -> the outputs of all. expected: stage ->
-            its undisturbed result. seconds: stage -> its duration.
+        states: stage -> a folder with the outputs of the stages before it; "" -> the outputs of all.
+        expected: stage -> its undisturbed result. seconds: stage -> its duration.
     """
 
     def __init__(self, folder: Path, options: argparse.Namespace):

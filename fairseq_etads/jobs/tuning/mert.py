@@ -120,8 +120,8 @@ def best_weights(
     """Run :func:`climb` from several starting points and return the best result.
 
     Args:
-        first: the first starting point; all share its first weight. points: number of starting points. seed: of the
-            other points, which are random.
+        first: the first starting point; all share its first weight. points: number of starting points.
+        seed: of the other points, which are random.
 
     Returns:
         the weights and their mean score; of equals the earlier point's.

@@ -21,7 +21,7 @@ class TrialStore:
 
     Args:
         path: of the file; created if it does not exist.
-    settings: everything that determines a trial's figures, under names for messages; JSON values.
+        settings: everything that determines a trial's figures, under names for messages; JSON values.
 
     Attributes:
         trials: all trials in order.

@@ -20,7 +20,8 @@ class DecomposableAttention(nn.Module):
 
     Args:
         table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: number of
-            classes. dropout: before each of their layers.
+            classes.
+        dropout: before each of their layers.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):

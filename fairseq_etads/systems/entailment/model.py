@@ -46,8 +46,8 @@ class NliConfig:
 
     Attributes:
         embed_dim: width of word vectors. width: of the network.
-        words: kind of words of raw text, see ``WORD_KINDS``. keep_case: do not lower-case words. hide_digits: replace
-            each digit by ``#``.
+        words: kind of words of raw text, see ``WORD_KINDS``. keep_case: do not lower-case words.
+        hide_digits: replace each digit by ``#``.
     """
 
     embed_dim: int = 300

@@ -59,8 +59,8 @@ class Memory(NamedTuple):
     """Tensors of the candidates that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
-        glimpsed: k = W_1 h, the keys of the glimpse. values: k again, the values of the glimpse. keys: W_3 h, the keys
-            of the choice. missing: (B, C) bool.
+        glimpsed: k = W_1 h, the keys of the glimpse. values: k again, the values of the glimpse.
+        keys: W_3 h, the keys of the choice. missing: (B, C) bool.
     """
 
     glimpsed: SharedKeys

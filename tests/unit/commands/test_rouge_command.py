@@ -263,7 +263,7 @@ def test_command_refuses_wrong_numbers(files, capsys):
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
-    """Which take most of the time for many lines; the scores are the same."""
+    """Resampling takes most of the time for many lines; the scores are the same without it."""
     saved = tmp_path / "scores.json"
     assert main([*files, "--bootstrap", "10"]) == 0
     usual = capsys.readouterr().out

@@ -134,7 +134,7 @@ def test_sentences_are_numbered_by_the_marks_before_them():
 
 
 def f1_of_both(sentences, summary):
-    """The sum of the F1 of different words and of bigrams; the size of an extract is that of its sentences, added."""
+    """Sum of the F1 of distinct words and of bigrams; an extract's size is the sum of its sentences' sizes."""
     words, bigrams = set(flat(summary)), {pair for s in summary for pair in zip(s, s[1:])}
     found, pairs = set(flat(sentences)), {pair for s in sentences for pair in zip(s, s[1:])}
     size = sum(len(set(s)) for s in sentences)

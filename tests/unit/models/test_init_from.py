@@ -129,7 +129,7 @@ def test_other_dictionaries_are_refused(tmp_path):
         load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
     larger = foreign_model("transformer_tiny", steps_task())
     larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))
-    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight has 50 words and the source dictionary .* 44"):
+    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight has 50 words, but the source dictionary .* 44"):
         load_initial_weights(model, save(larger, tmp_path / "b.pt", task_state={}), task)
 
 

@@ -113,11 +113,11 @@ def test_the_search_reads_them_and_caches_as_it_computes():
 def test_a_batch_without_them_and_a_checkpoint_with_others_are_refused():
     task, model = build()
     tokens = inputs(DOCUMENTS)["src_tokens"]
-    with pytest.raises(ValueError, match=r"reads 2 source factors \(pos, salience\) and the batch has 0"):
+    with pytest.raises(ValueError, match=r"reads 2 source factors \(pos, salience\) but the batch has 0"):
         model.encoder(tokens)
     _, fewer = build(task=task, source_factors="pos:3")
     with pytest.raises(
-        ValueError, match=r"source factors pos \(10 values\) and DATA gives pos \(10 values\), salience"
+        ValueError, match=r"source factors pos \(10 values\) but DATA gives pos \(10 values\), salience"
     ):
         model.load_state_dict(fewer.state_dict())
     with pytest.raises(ValueError, match='there is no factor "ner"; DATA has salience, pos'):

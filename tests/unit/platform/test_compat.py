@@ -232,7 +232,7 @@ def test_installing_twice_changes_nothing():
 
 
 def test_what_makes_a_gradient_not_finite_is_looked_for_in_our_models_too(caplog):
-    """fairseq repeats such an update with hooks, of which torch raised StopIteration for encoders' dictionaries."""
+    """fairseq repeats such an update with hooks; with these, torch raised StopIteration for encoders' dictionaries."""
     model = make_model("etads", pointer="soft").train()
     tokens = make_batch([[5, 6, 7]])
     with torch.no_grad():

@@ -140,4 +140,4 @@ def test_a_checkpoint_without_a_position_is_announced(caplog):
     state = {"extra_state": {"train_iterator": {"epoch": 0, "iterations_in_epoch": 0}}}
     with caplog.at_level(logging.WARNING):
         resuming._Resumption(trainer, False, False).prepare(state, "crash.pt")
-    assert "crash.pt does not say how much of the data was read" in caplog.text
+    assert "crash.pt does not record how much of the data was read" in caplog.text

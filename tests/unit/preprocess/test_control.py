@@ -138,7 +138,7 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     capsys.readouterr()
     assert "line 1: begins with a control word, lengthbin1, already" in refusal([out, tmp_path / "twice"], capsys)
     (out / "control.json").write_text("{}")
-    assert "checksum is not that in SHA256SUMS" in refusal([text, tmp_path / "x", "--like", out], capsys)
+    assert "is damaged or was changed" in refusal([text, tmp_path / "x", "--like", out], capsys)
     (out / "SHA256SUMS").unlink()
     assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
     (text / "valid.source.origin").write_text("cnn\n")

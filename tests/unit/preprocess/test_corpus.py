@@ -115,7 +115,7 @@ def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
         ("a.jsonl", b"", ["a.jsonl: empty"]),
         ("a.jsonl.gz", b"not gzip", ["a.jsonl.gz: cannot be read"]),
         ("a.parquet", b"not parquet", ["a.parquet: not Parquet"]),
-        ("a.doc", b"x", ["a.doc: of which format?", ".jsonl, .json, .csv, .tsv, .parquet"]),
+        ("a.doc", b"x", ["a.doc: unknown format; choose", ".jsonl, .json, .csv, .tsv, .parquet"]),
     ],
 )
 def test_damaged_files_are_named(tmp_path, capsys, name, content, words):

@@ -269,7 +269,7 @@ def test_left_padding_does_not_shift_the_places(tmp_path):
         ({"lenpen": "x"}, '--lenpen "x": choose a number'),
         ({"allow_unk": 1}, "--allow-unk 1: choose True or False"),
         ({"length_penalty_type": "gnmt"}, '--length-penalty-type "gnmt": choose avg or wu'),
-        ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, int8 or auto'),
+        ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
         ({"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
         ({"temperature": 0}, "--temperature 0: choose more than 0"),
         ({"ngram_ignore_tokens": "nowhere"}, '--ngram-ignore-tokens "nowhere": the dictionary has no such token'),
