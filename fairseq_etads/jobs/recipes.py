@@ -2,17 +2,10 @@
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-<<<<<<< HEAD
-docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
-no text is read often enough to be memorised, and half the rate with dropout where it is; relative and narrow
-focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
-``large`` follow the same rules to the sizes of the paper; they were not measured.
-=======
 docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout if
 texts are read too few times to be memorised, otherwise half the rate and dropout; relative and narrow focus; the
 pointer that continues; neighbours, word vectors and output bias from the training text. The settings of ``large``
 extend the same rules to the sizes of the paper; they were not measured.
->>>>>>> integ
 """
 
 from dataclasses import dataclass, field
@@ -34,11 +27,7 @@ FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
 """Floating-point operations per second of training; for the GPU, a guess."""
 SOME_EPOCHS = 3
-<<<<<<< HEAD
-"""With fewer, no text is memorised, and more steps are worth more than long batches."""
-=======
 """With fewer epochs, no text is memorised, and more steps are worth more than large batches."""
->>>>>>> integ
 FILLED = 0.88
 """Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
@@ -80,21 +69,12 @@ class Size:
     """Settings of a recipe by its name.
 
     Attributes:
-<<<<<<< HEAD
-        layers: of the encoder, and of the decoder. width: of word vectors. heads: of attention.
-        minutes: longest training. core_minutes: the same, to be divided among all cores; 0: ``minutes`` counts.
-        most_epochs: longest training in epochs.
-        truncation: percentage of documents that are read whole; longest document; longest summary.
-        max_tokens: source tokens of a batch; half of it with few epochs.
-        rate: of Muon with few epochs; half of it with more. smoothing: of labels.
-=======
         layers: of encoder and of decoder. width: of word vectors. heads: of attention.
         minutes: maximum duration of a training. core_minutes: the same, divided among all cores, if it is not 0.
         most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of
             the longest document and summary that are.
         max_tokens: source tokens of a batch; half as many if there are few epochs.
         rate: of Muon, if there are few epochs; with more, half of it. smoothing: of labels.
->>>>>>> integ
     """
 
     layers: int
@@ -208,11 +188,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-<<<<<<< HEAD
-    """Division of a training's time: the tokens and pairs of a batch, steps, epochs and minutes."""
-=======
     """Plan of a training: tokens and pairs of a batch, steps, epochs and minutes."""
->>>>>>> integ
 
     max_tokens: int
     pairs: float
@@ -230,12 +206,8 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-<<<<<<< HEAD
-    """The steps that there is time for, with batches of ``max_tokens`` unless another number is given.
-=======
     """Compute the number of steps in the given time, with batches of ``max_tokens`` unless the user gives another
     number.
->>>>>>> integ
 
     Args:
         read: numbers of tokens of a document and of a summary, truncated.

@@ -104,11 +104,7 @@ def test_a_small_text_is_not_read_for_ever():
 
 
 def test_smaller_batches_where_the_time_is_short_of_three_epochs():
-<<<<<<< HEAD
-    """At first, more steps help more than long batches."""
-=======
     """At first, more steps in the same time help more than large batches (docs/experiments.md)."""
->>>>>>> integ
     few, many = choose("small", ABSTRACTS, CORE, "etads"), choose("small", HEADLINES, CORE, "etads")
     assert few.epochs < 3 <= many.epochs
     assert int(value_of(few.train, "--max-tokens")) == int(value_of(many.train, "--max-tokens")) // 2
