@@ -134,10 +134,10 @@ class SharingMember(Member):
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still for all documents
+            self.encoded.keep_memory(self.state.memory)  # complete since the first step; no document has left yet
             self.encoded = None
         if self.selection is not None:
-            memory = self.state.memory.setdefault(self.model.decoder, {})  # where rows of documents leave with them
+            memory = self.state.memory.setdefault(self.model.decoder, {})  # drops rows with their documents
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
             assert output.pointer is not None
