@@ -69,7 +69,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         "--train-references",
         choices=("first", "all"),
         default="first",
-        help="of several references in train: the first, or a pair for each (default: %(default)s)",
+        help="training documents with several references: use the first, or one pair for each (default: %(default)s)",
     )
     add(
         "--near-duplicates",

@@ -29,7 +29,7 @@ from .processes import run_apart
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import describe, vocabulary_report
-from .word_shards import join_words, shard_folder
+from .word_shards import join_shards, shard_folder
 
 NOTHING_GIVEN = GivenFiles()
 DESCRIPTION = f"""\
@@ -187,7 +187,7 @@ def _prepare(
     if shard:
         encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
         return inference_options(settings.record(), out)
-    join_words(out, record, words, splits, made)
+    join_shards(out, record, words, splits, made)
     encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):

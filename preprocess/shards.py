@@ -43,7 +43,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # the rest of a line that begins earlier, or the end of one
+                file.readline()  # skip the rest of a line that begins in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

@@ -38,7 +38,7 @@ def _shards_of(folder: Path) -> List[Shard]:
     return Shard(1, counts[0]).siblings() if counts else []
 
 
-def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
+def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
     """Join the shards into the files that are missing in OUT/``words``, if there are shards.
 
     Args:

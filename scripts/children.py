@@ -33,11 +33,11 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
     return subprocess.Popen(command, pass_fds=held, preexec_fn=before, **options)
 
 
-def on_signals(leave: Callable[[int, Any], None]) -> None:
-    """Call ``leave`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
+def on_signals(handler: Callable[[int, Any], None]) -> None:
+    """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+            signal.signal(number, handler)
 
 
 def end_with_parent() -> None:
@@ -61,7 +61,7 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     ended_by = 0
     child = start(command, held, **options)
 
-    def leave(number: int, frame: Any) -> None:
+    def pass_signal_on(number: int, frame: Any) -> None:
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -69,6 +69,6 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
             ended_by = number
             child.terminate()
 
-    on_signals(leave)
+    on_signals(pass_signal_on)
     status = child.wait()
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status

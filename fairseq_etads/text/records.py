@@ -74,7 +74,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
         dest="input_format",
         action="store_const",
         const="lines",
-        help="every line is a document, as --input-format lines",
+        help="read every line as a document, like --input-format lines",
     )
 
 
@@ -113,7 +113,7 @@ def _kind_of_standard_input() -> str:
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
-    """The format of the inputs, from their names and their first lines.
+    """Guess the format of the inputs from their names and first lines.
 
     Args:
         text: the format of text files.

@@ -341,7 +341,7 @@ class SummarizationTask(FairseqTask):
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
-            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # without the end symbol
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # - 1: the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 
