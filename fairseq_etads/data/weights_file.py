@@ -56,7 +56,7 @@ class WeightsFile:
         for name, shape in self.shapes.items():
             if shape != tuple(expected[name].shape):
                 raise InputError(
-                    f"{self.path}: {name} has the shape {shape}, and the model of config.json and the dictionaries "
+                    f"{self.path}: {name} has the shape {shape}, but config.json and the dictionaries imply "
                     f"{tuple(expected[name].shape)}: they do not belong together. {self._advice}"
                 )
 
@@ -97,7 +97,7 @@ class WeightsFile:
         except kinds as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(
-                f"{self.path} is damaged, or not in the format safetensors ({reason}). {self._advice}"
+                f"{self.path} is damaged, or not in the safetensors format ({reason}). {self._advice}"
             ) from None
 
 

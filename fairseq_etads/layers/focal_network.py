@@ -26,7 +26,7 @@ def parse_scopes(value: str, heads: int) -> List[int]:
     scopes = []
     for piece in (piece.strip() for piece in str(value).split(",")):
         if piece != "half" and not (piece.isdecimal() and int(piece) > 0):
-            raise ValueError(f'{option}: "{piece}" is not a scope; choose {SCOPES_HELP}')
+            raise ValueError(f'{option}: "{piece}" is not a scope; choose tokens, or "half"')
         scopes.append(0 if piece == "half" else int(piece))
     if len(scopes) > heads:
         raise ValueError(f"{option}: {len(scopes)} scopes for {heads} heads; choose at most one per head")

@@ -244,7 +244,7 @@ def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, argumen
 
 def test_a_folder_that_is_none_is_refused(summarize, tmp_path):
     status, _, said = summarize(model=tmp_path)
-    assert status == 2 and "not a model folder, for it has no config.json" in said
+    assert status == 2 and "not a model folder, because it has no config.json" in said
 
 
 def test_a_column_that_is_missing_is_named_with_those_there_are(summarize, tmp_path):

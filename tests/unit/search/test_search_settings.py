@@ -194,7 +194,7 @@ def test_what_is_left_to_the_models():
         ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1"),
         ({"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}, r'--ngram-ignore-tokens "nowhere"'),
         ({"exact_length": 101}, r"--exact-length 101: choose 0 \(off\) to 100"),
-        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16, int8 or auto'),
+        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
         ({"print_alignment": "firm"}, r'--print-alignment "firm": choose hard or soft'),
         (
             {
