@@ -47,7 +47,7 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        self.register_buffer("weights", weights)  # (V,), in the checkpoint: a dictionary's counts may be lost
+        self.register_buffer("weights", weights)  # (V,), saved in the checkpoint: dictionaries may lose their counts
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:

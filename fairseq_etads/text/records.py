@@ -149,8 +149,8 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
     Args:
         kind: one of FORMATS.
-        column: field of the document in JSON lines and CSV; empty for the first known one.
-        fallback: as for :func:`read_lines`; with ESCAPE_INVALID, a document that cannot be read has a ``problem``.
+        column: name of the field with the document in JSON lines and CSV; empty: the first known name.
+        fallback: see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a ``problem``.
 
     Raises:
         InputError: an input cannot be read.
