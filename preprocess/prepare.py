@@ -258,8 +258,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="for bpe: merges that subword-nmt has learned; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
-    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their numbers")
+    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file of GPT-2's merges")
     add(
         "--dictionary",
         metavar="FILE",
