@@ -42,7 +42,7 @@ from .processes import ordered_map
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
-Turn a raw corpus into TEXT/{{train,valid,test}}.{{source,target}}: a document or summary a line, {SENTENCE_MARK}
+Turn a raw corpus into TEXT/{{train,valid,test}}.{{source,target}}: one document or summary per line, {SENTENCE_MARK}
 between sentences, which etads-prepare reads. TEXT/report.json counts what was written, changed, cut and dropped.
 
   etads-corpus cnndm --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm

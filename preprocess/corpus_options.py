@@ -49,12 +49,12 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     add(
         "--strip-html",
         action="store_true",
-        help="take out HTML's tags, comments and scripts and decode entities (default: count and warn)",
+        help="remove HTML tags, comments and scripts, and decode entities (default: count and warn)",
     )
     add(
         "--strip-invisible",
         action="store_true",
-        help="take out zero-width characters and bidirectional control characters (default: count them and warn)",
+        help="remove zero-width characters and bidirectional control characters (default: count them and warn)",
     )
     add("--source-sentences", metavar="N", type=int, default=0, help="only the first N sentences of a document")
     add(
@@ -69,7 +69,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         "--train-references",
         choices=("first", "all"),
         default="first",
-        help="of several references in train: the first, or a pair for each (default: %(default)s)",
+        help="training documents with several references: use the first, or one pair for each (default: %(default)s)",
     )
     add(
         "--near-duplicates",

@@ -29,7 +29,7 @@ from .processes import run_apart
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import describe, vocabulary_report
-from .word_shards import join_words, shard_folder
+from .word_shards import join_shards, shard_folder
 
 NOTHING_GIVEN = GivenFiles()
 DESCRIPTION = f"""\
@@ -142,7 +142,7 @@ def prepare(
         like: a prepared directory from which settings, subword model and dictionaries are taken; ``text`` may then have
             only some of the splits.
         given: subwords and a dictionary from elsewhere.
-        shard: make only this share of the words (see :mod:`etads_preprocess.word_shards`).
+        shard: make only this shard of the words (see :mod:`etads_preprocess.word_shards`).
 
     Raises:
         InputError: the text, the options or an earlier output are wrong.
@@ -187,7 +187,7 @@ def _prepare(
     if shard:
         encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
         return inference_options(settings.record(), out)
-    join_words(out, record, words, splits, made)
+    join_shards(out, record, words, splits, made)
     encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):
@@ -235,7 +235,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    flag: Any = {"action": "store_true", "default": None}  # None: not given, which --like must be able to tell
+    flag: Any = {"action": "store_true", "default": None}  # None: not given (for --like)
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
     add(
@@ -258,8 +258,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="for bpe: merges that subword-nmt has learned; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
-    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their numbers")
+    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file of GPT-2's merges")
     add(
         "--dictionary",
         metavar="FILE",
@@ -277,7 +277,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--separate-dictionaries",
         **flag,
-        help="one for documents, one for summaries; for models that neither copy nor share embeddings",
+        help="make one dictionary for documents and one for summaries; for models that neither copy nor share "
+        "embeddings",
     )
     add(
         "--source-size",
@@ -312,8 +313,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--shard",
         metavar="I/N",
-        help="make only the I-th of N shares of the words (2/4: the second of four), in OUT/shards. Several processes "
-        "or machines that see OUT can share the work; the same command without --shard then joins the shares and "
+        help="make only the I-th of N shards of the words (2/4: the second of four), in OUT/shards. Several processes "
+        "or machines that see OUT can share the work; the same command without --shard then joins the shards and "
         "continues",
     )
     add_jobs(parser)
@@ -345,7 +346,7 @@ def main(args: argparse.Namespace) -> None:
     check_positive(jobs=args.jobs)
     options = prepare(_settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
-        print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
+        print(f"shard {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shards")
         return
     report = read_json(args.out / "report.json", "delete it to have it made again")
     for name, about in report["lengths"].items():

@@ -1,4 +1,4 @@
-"""A share of work that several processes divide among themselves: ``--shard I/N``."""
+"""One of several shards of work that separate processes do: ``--shard I/N``."""
 
 import re
 from pathlib import Path
@@ -31,9 +31,9 @@ class Shard(NamedTuple):
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
     def lines(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a plain file that begin in this share of its bytes, without their line ends.
+        """Yield the lines of a plain file that begin in this shard of its bytes, without their line ends.
 
-        The lines of all shares, in the order of the shares, are the lines of the file.
+        Joined in order, the lines of all shards are the lines of the file.
 
         Raises:
             InputError: a line is not UTF-8.
@@ -43,7 +43,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # the rest of a line that begins earlier, or the end of one
+                file.readline()  # skip the rest of a line that begins in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

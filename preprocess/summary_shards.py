@@ -1,8 +1,8 @@
-"""Share summarisation among processes: ``scripts/generate.sh`` writes a share of the summaries, and joins all shares.
+"""Split summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries, and joins all.
 
-A share is a file of JSON lines, OUT.shards/2-of-4.jsonl: first its inputs (``made_of``), then each summary with the
-number of its document, from 0. It appears when it is complete. The process that finds all shares, with the same inputs,
-writes OUT; two processes that do so at once write the same.
+A shard is a file of JSON lines, OUT.shards/2-of-4.jsonl: first its inputs (``made_of``), then each summary with the
+number of its document, from 0. The file appears when it is complete. A process that finds all shards made from the same
+inputs writes OUT; if two processes do so at once, they write the same content.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Number of documents according to a log. fairseq-generate writes "INFO:module:text" if another module began to log
+"""Number of documents according to a log. fairseq-generate writes "INFO:module:text" if another module started to log
 before it set its own format, "time | INFO | module | text".
 """
 
 
 def share_path(output: Path, shard: Shard) -> Path:
-    """File of a share of ``output``."""
+    """Path of a shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
@@ -39,7 +39,7 @@ def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
 
 
 def read_share(path: Path) -> Iterator[Any]:
-    """Read a share: first its inputs, then (number of the document, summary) by number.
+    """Read a shard: first its inputs, then (number of the document, summary) by number.
 
     Raises:
         InputError: it is damaged.
@@ -54,12 +54,12 @@ def read_share(path: Path) -> Iterator[Any]:
 
 
 def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
-    """Tell whether a share exists, and has these inputs."""
+    """Tell whether a shard exists and was made from these inputs."""
     return path.is_file() and next(read_share(path)) == wanted
 
 
 def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
-    """Write the best summaries in a log of fairseq as a share.
+    """Write the best summaries in a log of fairseq as a shard.
 
     Args:
         numbers: of documents, in the order in which fairseq read them; None: the log has the numbers themselves, and
@@ -85,7 +85,9 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """Return the summaries of all documents in order, if all shares exist; else None, and the missing shares."""
+    """Return the summaries of all documents in order if all shards exist; otherwise print the missing ones, return
+    None.
+    """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
     other = [number for number, path in paths.items() if number not in missing and not is_made(path, wanted)]
@@ -98,7 +100,7 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """Merge the summaries of all shares by number of the document; InputError if a document has none or two."""
+    """Merge the summaries of all shards by number of the document; InputError if a document has none or two."""
     for share in shares:
         next(share)
     expected = 0
@@ -117,7 +119,7 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 def main(argv: Optional[List[str]] = None) -> None:
     """Do the part of generate.sh before fairseq's work, or with --log after it.
 
-    Prints "done" if the share is there, or "joined" if all are, and OUT has been written.
+    Prints "done" if the shard is complete, or "joined" if all are and OUT has been written.
     """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)

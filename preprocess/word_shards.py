@@ -1,9 +1,9 @@
-"""Share tokenisation among processes or machines: ``etads-prepare --shard I/N`` makes a share, without --shard joins
-all.
+"""Split tokenisation among processes or machines: ``etads-prepare --shard I/N`` makes a shard; without --shard it joins
+them.
 
-A share is a folder OUT/shards/2-of-4, with a prepare.json and SHA256SUMS of its own, so that processes that make other
-shares at the same time do not touch it. It holds the words of a part of each file of TEXT. All parts together are equal
-to the file of a single process, byte for byte.
+A shard is a folder OUT/shards/2-of-4 with its own prepare.json and SHA256SUMS, so that processes making other shards at
+the same time do not touch it. It holds the tokenised words of a part of each file in TEXT. The joined parts are
+identical to the output of a single process.
 """
 
 import re
@@ -20,32 +20,32 @@ from .shards import Shard
 
 
 def shard_folder(out: Path, shard: Shard) -> Path:
-    """Folder of the words of a share."""
+    """Folder of a shard."""
     return out / "shards" / shard.name
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """List all shards of the work for which a folder of shares was begun; empty if there is none.
+    """List all shards that belong to those found in a folder; empty if there are none.
 
     Raises:
-        InputError: the shares are from different numbers of shards.
+        InputError: the folder has shards of different divisions, such as 1/2 and 1/3.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})
     if len(counts) > 1:
         said = " and of ".join(map(str, counts))
-        raise InputError(f"{folder} has shares of {said}: delete those that do not belong together")
+        raise InputError(f"{folder} has shards of {said}: delete those that do not belong together")
     return Shard(1, counts[0]).siblings() if counts else []
 
 
-def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
-    """Join the shares of files that are missing in OUT/``words``, if there are shares.
+def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
+    """Join the shards into the files that are missing in OUT/``words``, if there are shards.
 
     Args:
         record: content of prepare.json. words: name of the folder. made: lists the new files.
 
     Raises:
-        InputError: shares are missing, damaged, or were made with other options or from other text.
+        InputError: shards are missing, damaged, or were made with other options or from other text.
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]
@@ -56,14 +56,14 @@ def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[s
     missing = [str(shard.number) for shard, folder in folders.items() if not all((folder / n).is_file() for n in names)]
     if missing:
         raise InputError(
-            f"{out / 'shards'}: of {len(shards)} shares, {', '.join(missing)} are not complete; run the same command "
-            f"with --shard {missing[0]}/{len(shards)}, or delete {out / 'shards'} to continue without shares"
+            f"{out / 'shards'}: of {len(shards)} shards, {', '.join(missing)} are not complete; run the same command "
+            f"with --shard {missing[0]}/{len(shards)}, or delete {out / 'shards'} to continue without shards"
         )
     listed = {}
     for folder in folders.values():
-        listed[folder] = Checksums(folder, f"Delete {folder} and make the share again")
+        listed[folder] = Checksums(folder, f"Delete {folder} and make the shard again")
         listed[folder].verify(["prepare.json"])
-        made_from = read_json(folder / "prepare.json", f"delete {folder} and make the share again")
+        made_from = read_json(folder / "prepare.json", f"delete {folder} and make the shard again")
         if made_from != record:
             different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
             raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")

@@ -1,7 +1,4 @@
-"""Commands that the scripts run: they end with the process that started them, however that ends.
-
-Needs nothing but Python.
-"""
+"""Run commands that end with the process that started them, even if it is killed. Needs only Python."""
 
 import ctypes
 import os
@@ -17,10 +14,10 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a command that is asked to end when this process has ended, even if that was killed.
+    """Start a command that is terminated when this process ends, even if it is killed.
 
     Args:
-        held: file descriptors of locks: the command has them, too, so that a lock lasts as long as the command.
+        held: file descriptors of locks. The command inherits them, so that a lock lasts as long as the command.
         options: of ``subprocess.Popen``.
     """
     parent = os.getpid()
@@ -30,21 +27,21 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
         def before() -> None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it was killed before the line above
+            if os.getppid() != parent:  # the parent ended before the line above
                 os._exit(128 + signal.SIGTERM)
 
     return subprocess.Popen(command, pass_fds=held, preexec_fn=before, **options)
 
 
-def on_signals(leave: Callable[[int, Any], None]) -> None:
-    """Call ``leave`` when this process is asked to end, by signals that it does not ignore."""
+def on_signals(handler: Callable[[int, Any], None]) -> None:
+    """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+            signal.signal(number, handler)
 
 
 def end_with_parent() -> None:
-    """Ask this process to end when the one that started it has ended, such as a script that was killed."""
+    """Terminate this process when its parent has ended, for example a script that was killed."""
     parent = os.getppid()
 
     def look() -> None:
@@ -56,15 +53,15 @@ def end_with_parent() -> None:
 
 
 def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
-    """Run a command; if this process is asked to end, the command is, and this process waits for it.
+    """Run a command and wait for it; a signal to end this process is passed on to the command.
 
     Returns:
-        its exit status, 128 and the number of the signal if a signal ended it or this process.
+        the command's exit status; 128 plus the number of the signal if a signal ended it or this process.
     """
     ended_by = 0
     child = start(command, held, **options)
 
-    def leave(number: int, frame: Any) -> None:
+    def pass_signal_on(number: int, frame: Any) -> None:
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -72,6 +69,6 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
             ended_by = number
             child.terminate()
 
-    on_signals(leave)
+    on_signals(pass_signal_on)
     status = child.wait()
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status

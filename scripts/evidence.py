@@ -249,7 +249,9 @@ def main() -> None:
     recording = commands.add_parser("record", help="keep a run")
     recording.set_defaults(run_command=record)
     recording.add_argument(
-        "run", type=Path, help="folder with rouge.json, scores.jsonl and analysis.json; if trained, the log"
+        "run",
+        type=Path,
+        help="folder with rouge.json, scores.jsonl and analysis.json, and the training log if the system was trained",
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)

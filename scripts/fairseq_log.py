@@ -279,7 +279,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
 
     ended_by = 0
 
-    def leave(number: int, frame: object) -> None:
+    def pass_signal_on(number: int, frame: object) -> None:
         """Let the command save its state, and read its last messages; a second signal ends it at once."""
         nonlocal ended_by
         if ended_by:
@@ -288,7 +288,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             ended_by = number
             child.terminate()
 
-    children.on_signals(leave)
+    children.on_signals(pass_signal_on)
     # stdout and stderr apart, so that neither cuts a line of the other
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 

@@ -25,7 +25,7 @@
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --shortlist FILE   what etads-shortlist made: faster with a large vocabulary; see docs/decoding.md
 #   --max-tokens N   source tokens in a batch (default: 8000)
-#   --shard I/N      summarise only the I-th of N shares, and join all of them if they are there; see below
+#   --shard I/N      summarise only the I-th of N shards, and join all of them if they are there; see below
 #   --cpu            do not use a GPU
 #
 # The summaries are detokenised words. FILE.log holds all that fairseq printed, scores and tokens included. Of JSON lines,
@@ -36,9 +36,9 @@
 #   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt
 #
 # Several processes or machines, each started with another --shard (1/4, 2/4, ...) and otherwise the same options, divide the
-# documents among themselves. Each writes its share into FILE.shards/, which all of them must see. Whoever finds all shares
-# there writes FILE, in the order of the documents; FILE.shards can then be deleted. A share that is there is not made again,
-# so an interrupted job is started again as it was. Under torchrun every process takes its share:
+# documents among themselves. Each writes its shard into FILE.shards/, which all of them must see. The process that finds all
+# shards there writes FILE, in the order of the documents; FILE.shards can then be deleted. A complete shard is not made again,
+# so an interrupted job can simply be repeated. Under torchrun every process takes its shard:
 #
 #   torchrun --nproc_per_node 4 --no-python scripts/generate.sh --run runs/mine --output summaries.txt
 
@@ -116,8 +116,8 @@ unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would joi
 if [ -n "$shard" ]; then
     [[ $shard =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] && [ "${shard%/*}" -le "${shard#*/}" ] ||
         die "--shard $shard: choose I/N with I from 1 to N, such as 2/4, the second of four"
-    [ "$output" != - ] || die "--output -: shares need a file; name one"
-    case " ${inputs[*]-} " in *" --input - "*) die "--input -: every share would read all of it; name a file" ;; esac
+    [ "$output" != - ] || die "--output -: shards need a file; name one"
+    case " ${inputs[*]-} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
 fi
 
 # the lengths that the recipe of the training has chosen by its summaries, for those that are not given
@@ -150,13 +150,13 @@ if [ ${#inputs[@]} -gt 0 ]; then
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
         "${inputs[@]}" ${reading[@]+"${reading[@]}"} --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
-    say "summarising ${shard:+share $shard of }$((wanted)) documents"
+    say "summarising ${shard:+shard $shard of }$((wanted)) documents"
     command=(fairseq-interactive "${common[@]}" "${inference[@]}" --buffer-size 512)
     input=(--input "$scratch/documents")
     reads=("$scratch/documents")
 else
     wanted=$(wc -l < "$prepared/tokens/$subset.source")
-    say "summarising ${shard:+share $shard of }the $((wanted)) documents of $subset"
+    say "summarising ${shard:+shard $shard of }the $((wanted)) documents of $subset"
     command=(fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset")
     input=()
     reads=("$prepared/tokens/$subset.source")
@@ -164,14 +164,14 @@ else
 fi
 [ -z "$shortlist" ] || reads+=("$shortlist")
 
-# share [options of preprocess/summary_shards.py]: print "done" if the share is there, "joined" if all were and OUT is written.
+# share [options of preprocess/summary_shards.py]: print "done" if the shard is there, "joined" if all were and OUT is written.
 share() {
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.summary_shards import main; main()' \
         --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]-}" \
         --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
-# summarise_share [options of fairseq]: summarise this share alone; it is about as many documents as the others.
+# summarise_share [options of fairseq]: summarise this shard alone; it is about as many documents as the others.
 summarise_share() {
     run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
 }
@@ -183,7 +183,7 @@ if [ -z "$shard" ]; then
 else
     number=${shard%/*} state=$(share) || exit 2
     if [ -n "$state" ]; then
-        say "share $shard is there already: $(dirname "$log")"
+        say "shard $shard is there already: $(dirname "$log")"
     elif [ ${#input[@]} -gt 0 ]; then
         awk -v first="$number" -v step="${shard#*/}" 'NR % step == first % step' "$scratch/documents" > "$scratch/share"
         : > "$log"

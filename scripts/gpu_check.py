@@ -1,4 +1,4 @@
-"""The work of gpu_check.sh: the tests of tests/gpu, and times of training steps and searches, in one report.
+"""Implementation of gpu_check.sh: run tests/gpu, time training steps and searches, and write one report.
 
 python scripts/gpu_check.py REPORT.json
 """
@@ -31,7 +31,7 @@ from fairseq_etads.generation import SummaryGenerator  # noqa: E402
 
 PRETENDED = "pretended_gpu" in sys.modules
 WORDS, DOCUMENT, SUMMARY, BATCH = (200, 30, 6, 2) if PRETENDED else (50_000, 400, 60, 32)
-"""Words of the dictionary, tokens of documents and summaries, pairs of a batch."""
+"""Words in the dictionary, tokens per document and per summary, pairs per batch."""
 TIMES = 1 if PRETENDED else 20
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
@@ -41,14 +41,14 @@ SIZES = {
     "dropout": 0.1,
     "share_all_embeddings": True,
 }
-OURS = {"etads_basic": {}, "etads": {}, "etads, pointer": {"pointer": "soft"}}
+MODELS = {"etads_basic": {}, "etads": {}, "etads, pointer": {"pointer": "soft"}}
 """Models of this project: name -> options; the first word is the preset. etads_basic is a plain Transformer."""
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu; returns counts of outcomes, the failures' names, and what tests have recorded."""
+    """Run tests/gpu; returns counts of outcomes, names of failed tests, and the figures that tests recorded."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
@@ -69,17 +69,17 @@ def plain_task():
 
 
 def build(name, task):
-    """A model on the GPU: this project's, or fairseq's Transformer of the same sizes."""
+    """Build a model on the GPU: this project's, or fairseq's Transformer of the same size."""
     torch.manual_seed(1)
     if name == FAIRSEQ:
         args = Namespace(arch="transformer", **SIZES)
         ARCH_CONFIG_REGISTRY["transformer"](args)
         return ARCH_MODEL_REGISTRY["transformer"].build_model(args, task).cuda()
-    return task.build_model(model_config(name.partition(",")[0], **SIZES, **OURS[name])).cuda()
+    return task.build_model(model_config(name.partition(",")[0], **SIZES, **MODELS[name])).cuda()
 
 
 def batch():
-    """Documents and summaries of random words, on the GPU."""
+    """Make a batch of random documents and summaries on the GPU."""
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, WORDS, (BATCH, DOCUMENT), generator=generator)
     target = torch.randint(4, WORDS, (BATCH, SUMMARY), generator=generator)
@@ -89,7 +89,7 @@ def batch():
 
 
 def median_ms(step):
-    """Median time of a call in milliseconds, after two calls that are not counted."""
+    """Measure the median time of a call in milliseconds, after two warm-up calls."""
     times = []
     for number in range(TIMES + 2):
         torch.cuda.synchronize()
@@ -102,7 +102,7 @@ def median_ms(step):
 
 
 def training_times(task, name, dtype):
-    """Milliseconds of the forward and backward pass of a batch."""
+    """Measure the forward and backward pass of a batch, in milliseconds."""
     model, sample = build(name, task).train(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
@@ -124,7 +124,7 @@ def criterion_options(name, options):
 
 
 def search_times(task, name, dtype):
-    """Milliseconds of a search with beam 5 for summaries of all the length there is."""
+    """Measure a search with beam 5 for summaries of the maximum length, in milliseconds."""
     model, sample = build(name, task).eval(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     sample["net_input"].pop("prev_output_tokens")
@@ -136,12 +136,12 @@ def search_times(task, name, dtype):
 
 
 def timings():
-    """Rows of the table: (what, format) -> model -> milliseconds, or why there are none."""
+    """Measure the rows of the table: "what, format" -> model -> milliseconds, or the error."""
     rows = {}
     for what, measure in (("training step", training_times), ("search", search_times)):
         for number_format, dtype in FORMATS.items():
             found = rows[f"{what}, {number_format}"] = {}
-            for name in (FAIRSEQ, *OURS):
+            for name in (FAIRSEQ, *MODELS):
                 try:
                     found[name] = round(measure(plain_task(), name, dtype), 2)
                 except RuntimeError as error:  # out of memory, or a format that the GPU does not have
@@ -150,14 +150,14 @@ def timings():
 
 
 def table(report):
-    """The report as lines of text."""
+    """Format the report as lines of text."""
     tests = report["tests"]
     yield f"{report['gpu']['name']}, capability {report['gpu']['capability']}, torch {report['machine']['torch']}"
     bad = tests["failures"] + tests["errors"]
     yield f"tests: {tests['tests'] - bad - tests['skipped']} passed, {bad} failed, {tests['skipped']} skipped"
     yield from (f"  failed: {name}" for name in tests["failed"])
     yield "milliseconds, medians" + (" (THE GPU IS PRETENDED: these times mean nothing)" if PRETENDED else "")
-    names = [FAIRSEQ, *OURS]
+    names = [FAIRSEQ, *MODELS]
     yield " ".join([f"{'':22}", *(f"{name:>22}" for name in names)])
     for row, values in report["milliseconds"].items():
         yield " ".join([f"{row:22}", *(f"{values[name]!s:>22.22}" for name in names)])

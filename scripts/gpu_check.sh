@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Run the tests of GPUs on this machine's GPU, time training steps and searches there, and write a report to send back.
+# Run the GPU tests on this machine's GPU, time training steps and searches, and write a report to send back.
 #
 #   scripts/gpu_check.sh [--out FILE] [--pretended]
 #
 #   --out FILE    the report, JSON (default: gpu_check.json)
-#   --pretended   on the pretended GPU of tests/pretended, which needs g++ and no GPU; its times mean nothing
+#   --pretended   use the pretended GPU of tests/pretended, which needs g++ but no GPU; its times mean nothing
 #
 # It takes about ten minutes. The exit status is 0 if all tests passed, else 1; the report is written either way.
 

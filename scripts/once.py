@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Run a command unless its outputs are there, made by the same command from the same files.
+"""Run a command unless its outputs exist and were made by the same command from the same files.
 
     scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
 
-PATH is a file, or a folder: then all files directly in it count. FILE.made.json, named after the first output, records
-the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made by
-another command or from other contents. --keeps FILE is an output, too: the text that the command prints. It is printed
-again if nothing has to be done. The exit status is the command's.
+PATH is a file, or a folder that stands for all files directly in it. FILE.made.json, named after the first output,
+records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
+by another command or from other contents. --keeps FILE is an output, too: the text that the command prints. If nothing
+has to be done, this text is printed from FILE. The exit status is the command's.
 """
 
 import argparse
@@ -28,12 +28,12 @@ RECORD = ".made.json"
 
 
 def digests(files: List[Path]) -> Dict[str, Optional[str]]:
-    """The SHA-256 of each file; None of one that is missing."""
+    """Compute the SHA-256 of each file; None for a missing one."""
     return {str(path): sha256(path) if path.is_file() else None for path in files}
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
-    """The files of paths, which can be folders, but for outputs and what is hidden or not complete."""
+    """List the files of paths and of folders among them, except outputs and hidden or incomplete files."""
     found: List[Path] = []
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -44,7 +44,7 @@ def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
 
 
 def is_made(makes: List[Path], wanted: Dict[str, Any]) -> bool:
-    """Whether all outputs are as the record says, and were made as is wanted."""
+    """Tell whether all outputs match the record, and the record matches the wanted command and inputs."""
     try:
         record = json.loads(Path(f"{makes[0]}{RECORD}").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -53,12 +53,12 @@ def is_made(makes: List[Path], wanted: Dict[str, Any]) -> bool:
 
 
 def run_once(makes: List[Path], reads: List[Path], keeps: Optional[Path], command: List[str]) -> int:
-    """Make the outputs if they have to be made; returns the exit status of the command."""
+    """Run the command if its outputs have to be made; returns its exit status."""
     if keeps is not None:
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
     record = Path(f"{makes[0]}{RECORD}")
-    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command locks the output itself
+    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks this output
         wanted = {"command": command, "reads": digests(files_of(reads, makes))}
         if not is_made(makes, wanted):
             record.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def run_once(makes: List[Path], reads: List[Path], keeps: Optional[Path], comman
 
 
 def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
-    """Run the command; what it prints goes to ``keeps``, if that is given."""
+    """Run the command; its standard output is written to ``keeps``, if given."""
     if keeps is None:
         return children.call(command, held)
     with writing_by_name(keeps) as partial:

@@ -17,7 +17,7 @@
 #                                                               --spacy-model en_core_web_sm
 #   -- --size 150000 --target-size 60000                     (Nallapati et al.: 60,000 of the 150,000 words can be generated)
 #
-# Run it again to go on after an interruption.
+# Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

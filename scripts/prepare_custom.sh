@@ -7,7 +7,7 @@
 #
 #   --input FILE  one table for all splits, from which --split takes shares by a hash of the document; - is standard input
 #   --kind KIND   table (default): .jsonl, .csv, .tsv or .parquet with a column of documents and one of summaries
-#                 parallel: plain text, a document or summary a line; several files of summaries are references
+#                 parallel: plain text, one document or summary per line; several files of summaries are references
 #   --source-column NAME, --target-column NAME   of a table, if they are not known ones (article and highlights, ...)
 #   --out DIR     gets text/ (<q> between sentences) and prepared/
 #   --jobs N      processes (default: all processors)
@@ -17,7 +17,7 @@
 #
 #   -- --tokens word --words characters --size 8000
 #
-# Run it again to go on after an interruption.
+# Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -22,7 +22,7 @@
 #
 #   --rare 0 -- --size 119505 --target-size 68885
 #
-# Run it again to go on after an interruption.
+# Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -9,7 +9,7 @@
 #   and what "etads-corpus sumpubmed --help" lists
 #
 # Treebank words in lower case, 50,000 of them in one dictionary with a copy tail, unless options after -- say
-# otherwise. Run it again to go on after an interruption.
+# otherwise. Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

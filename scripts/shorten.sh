@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Shorten long documents to the sentences that an extractor finds likeliest, and train the extractor for it.
+# Train an extractor, and shorten long documents to the sentences to which it gives the highest probabilities.
 #
 #   scripts/shorten.sh --text DIR --out DIR [options] [-- options of fairseq-train for the extractor]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line; etads-corpus makes it
+#   --text DIR          holds {train,valid,test}.{source,target}, one document or summary per line; etads-corpus makes them
 #   --out DIR           gets text/, the shortened documents with their summaries, and extractor/, the extractor's run
-#   --words N           words of a shortened document at most (default: 200)
-#   --size N            words that the extractor knows (default: 20000)
-#   --text-words KIND   how documents are cut into words for the extractor, as etads-prepare --words (default: ptb)
+#   --words N           maximum number of words of a shortened document (default: 200)
+#   --size N            size of the extractor's vocabulary (default: 20000)
+#   --text-words KIND   tokenisation for the extractor, as in etads-prepare --words (default: ptb)
 #   --jobs N            processes of the preparation (default: 1 for each core)
 #   --cpu               do not use a GPU
 #
-# Afterwards a summariser reads the shortened documents and how likely each of their sentences is:
+# Afterwards a summariser reads the shortened documents, and the probability level of each of their sentences:
 #
 #   etads-prepare DIR/text DIR/prepared --factors salience …
 #   fairseq-train DIR/prepared/bin --source-factors salience …
 #   etads-export RUN FOLDER --extractor DIR/extractor
 #
-# The model folder then reads whole documents, of any length. The extractor is trained on two halves of the documents, and each
-# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, and 120 steps at
-# least. Run it again to go on after an interruption.
+# The model folder then accepts whole documents of any length. The extractor is trained on two halves of the documents, and each
+# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, at least
+# 120 steps. Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

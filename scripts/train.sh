@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Prepare parallel text and train a model on it. Run it again to go on after an interruption.
+# Prepare parallel text and train a model on it. Run it again to continue after an interruption.
 #
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
+#   --text DIR          holds {train,valid,test}.{source,target}, one document or summary per line
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --prepared DIR      the place of the prepared data (default: in --out), so that models can share them; without --text
-#                       they must be there already (scripts/prepare_*.sh make them, for example)
+#   --prepared DIR      directory of the prepared data (default: in --out), so that models can share it; without --text
+#                       it must exist already (scripts/prepare_*.sh make it, for example)
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: by the
-#                       size of the data and of the machine, which is said. See below
+#                       size of the data and of the machine, and printed. See below
 #   --minutes N         train for N minutes at most; the recipe divides its steps and its rate accordingly
 #   --arch NAME         architecture (default: etads); etads-models lists them
-#   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: soft; paper: the
+#   --pointer KIND      none, soft or switch: copy words of the document, even unknown ones (default: soft; paper: the
 #                       architecture's)
 #   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: by the size of the data; paper: 8000)
@@ -19,30 +19,30 @@
 #   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
 #   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). A batch has a multiple of 8 pairs,
 #                       unless it has fewer: -- --required-batch-size-multiple 1
-#   --max-update N      steps (default: by the time there is; paper: 200000)
-#   --processes N       train with N processes, each with batches of its own (default: one for each GPU, or one)
+#   --max-update N      steps (default: by the available time; paper: 200000)
+#   --processes N       train with N processes, each with its own batches (default: one for each GPU, or one)
 #   --cpu               do not use a GPU
 #
-# A recipe fills in all of this, and optimiser, rate, dropout, warm-up, smoothing, the forms of pointer and focus, and how word
-# vectors and output bias begin; it says what it has chosen and how long it will take, and keeps it in DIR/recipe.json. With it
-# are the lengths of summaries that suit those of training, which scripts/generate.sh and etads-export take as their defaults.
-# Whatever is given overrides it; options of fairseq-train stand after --, for example:
+# A recipe chooses all of this, and the optimiser, rate, dropout, warm-up, label smoothing, the forms of pointer and focus, and the
+# initial word vectors and output bias. It prints its choice and the expected duration, and keeps the choice in DIR/recipe.json.
+# That file also has limits for the lengths of summaries, chosen by the training summaries; scripts/generate.sh and etads-export
+# use them as defaults. Every option that is given overrides the recipe. Options of fairseq-train follow after --, for example:
 #
 #   scripts/train.sh --text data/mine --out runs/mine
 #   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
 #
 # The optimiser of --recipe paper is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's
 # peak at width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
-# steps warms up for a tenth of them. Other recipes are for Transformers that are trained from nothing; with another architecture,
-# and where DIR holds a training that was begun without a recipe, the default is paper.
+# steps warms up for a tenth of them. Other recipes are for Transformers that are trained from scratch. With another architecture,
+# or if DIR holds a training that was started without a recipe, the default is paper.
 #
-# While it trains, it shows steps and time left, validations and fairseq's warnings; DIR/train.log has everything. Curves:
+# During training it shows steps, the time left, validations and fairseq's warnings; DIR/train.log has everything. Curves:
 # etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
 # DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). Summaries at each validation:
 # ... -- --validation-samples 3
 #
 # Validated and saved every 1,000 steps and at the end of every epoch (-- --validate-interval-updates N: every N steps); the last
-# and the best checkpoint are kept. Ctrl-C saves the step that is reached, and the same command continues from there; if the
+# and the best checkpoint are kept. Ctrl-C saves the current step, and the same command continues from there; if the
 # machine stops, at most ten minutes are lost (-- --save-interval-minutes N).
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Train by fairseq-train, unless a training with these options and data has finished.
+"""Train with fairseq-train, unless a training with these options and data has finished.
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
-RUN/training.json records the command and the data. If a training was interrupted, the same command continues it; with
-other options it says which they are. fairseq's output goes to RUN/train.log, and RUN/finished.txt says which command
-has finished. RUN is one process's at a time.
+RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
+options have changed, the script lists them. fairseq's output goes to RUN/train.log, and RUN/finished.txt holds the
+command that finished last. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def say(text: str) -> None:
 
 
 def words_of(command: Sequence[str]) -> List[str]:
-    """The words of a command, cut at spaces as earlier versions recorded them, without the option that only logs."""
+    """Split a command at spaces, as earlier versions recorded it, and drop --log-interval, which changes no result."""
     words = " ".join(command).split()
     while "--log-interval" in words:
         place = words.index("--log-interval")
@@ -41,10 +41,10 @@ def words_of(command: Sequence[str]) -> List[str]:
 def train_once(
     run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
 ) -> int:
-    """Train unless that is done; returns the exit status of fairseq-train.
+    """Train unless that training has finished; returns the exit status of fairseq-train.
 
     Args:
-        plugin: the folder that is recorded as fairseq_etads, wherever it is.
+        plugin: path of the plugin, recorded as "fairseq_etads" so that it may move.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
     record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
@@ -78,13 +78,13 @@ def train_once(
 
 
 def finished_command(run: Path) -> List[str]:
-    """The command that finished last, as RUN/finished.txt says; empty if none has."""
+    """Read the command that finished last from RUN/finished.txt; empty if none has."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Say with which other options the checkpoints of a run were made."""
+    """Print the options that differ from the ones with which the checkpoints of a run were made."""
     lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"

@@ -168,7 +168,7 @@ def main(args: argparse.Namespace) -> None:
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
-        if taken.startswith(args.file):  # it has several lines, which can also be documents
+        if taken.startswith(args.file):  # its lines could also be separate documents
             say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)

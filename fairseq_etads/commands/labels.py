@@ -42,8 +42,9 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  For each sentence of a summary, --pairs writes the sentence of the document that --kind match finds (SPLIT.source) and
-  the sentence itself (SPLIT.target): text for etads-prepare, to train a model that rewrites sentences.
+  --pairs writes a pair for each sentence of a summary: the sentence of the document that --kind match finds goes to
+  SPLIT.source, the summary's sentence to SPLIT.target. etads-prepare reads this text; a model trained on it rewrites
+  sentences.
   All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
   four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )

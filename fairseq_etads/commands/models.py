@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
     warnings.simplefilter("ignore")  # Hydra warns about fairseq's way of calling it
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it logs a debugging line for every model
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # it logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 
     if args.configs:

@@ -77,7 +77,7 @@ examples:
         "--sentences",
         metavar="N",
         type=int,
-        help="number that an extractor without --learn-to-stop selects (default: 5)",
+        help="number of sentences that an extractor without --learn-to-stop selects (default: 5)",
     )
     add(
         "--truncate-source",

@@ -153,7 +153,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
     return texts
 
 
-def _pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
+def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """Documents, and references in one line each."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
@@ -266,7 +266,7 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-tune``."""
     _check(args)
     ranges = _ranges(args.ranges)
-    documents, references = _pairs(args)
+    documents, references = _read_pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")

@@ -1,4 +1,4 @@
-"""Statistics of the training text from which a training can start: word frequencies of summaries, and word vectors."""
+"""Initial values from the training text: word frequencies of summaries, and word vectors."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words of documents, and of summaries, that are read for word vectors."""
+"""Maximum number of words that are read for word vectors, for documents and for summaries."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
@@ -59,10 +59,10 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
 
 
 def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
-    """Set word vectors by the training text; words that it does not have and special symbols keep theirs.
+    """Compute word vectors from the training text; special symbols and words without a vector keep theirs.
 
     Args:
-        documents, summaries: the tables of both sides, which may share their weights.
+        documents, summaries: the embedding tables of both sides, which may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -82,14 +82,14 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Words of texts, at most the first ``longest`` of each, in tensors (n,) of many texts."""
+    """Yield the words of texts, at most the first ``longest`` of each, in tensors (n,) of many texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Texts as one tensor of ids (n,). An unknown word is -1, and so is the separator of texts."""
+    """Join texts into one tensor of ids (n,). Unknown words and the separators of texts are -1."""
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0

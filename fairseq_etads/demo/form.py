@@ -27,7 +27,7 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Describe each option for the page, in display order."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
-    if "shortlist" not in decoding:  # the folder has none
+    if "shortlist" not in decoding:  # the model folder has no shortlist
         names.remove("shortlist")
     found = []
     for name in names:

@@ -153,7 +153,7 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # no client reads it
+            return Response(status_code=400)  # the client has gone and reads no response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":

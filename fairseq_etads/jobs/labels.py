@@ -116,7 +116,7 @@ def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, 
     return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict), idf)
 
 
-def _call(method: str, numbers: range) -> List[Any]:
+def _call_labeller(method: str, numbers: range) -> List[Any]:
     return [getattr(_labeller, method)(number) for number in numbers]
 
 
@@ -132,7 +132,7 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
         return
     chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
-        for found in pool.map(functools.partial(_call, method), chunks):
+        for found in pool.map(functools.partial(_call_labeller, method), chunks):
             yield from found
 
 

@@ -196,7 +196,7 @@ class Trainer:
         return batches
 
     def state(self, progress: Progress) -> Dict[str, Tensor]:
-        """State from which the training can continue."""
+        """Return the state from which the training can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             for key, value in self.optimizer.state[parameter].items():

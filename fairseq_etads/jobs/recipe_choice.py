@@ -4,8 +4,8 @@
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
 "prepare" prints options of etads-prepare, "train" options of fairseq-train, and "decoding" options of generate.sh, one
-word per line. RUN/recipe.json keeps the choice for a run, with decoding options that suit its data. A continued
-training has the same settings on any machine.
+word per line. RUN/recipe.json records the choice, with decoding options that suit the data, so that a resumed training
+has the same settings on any machine.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from ..text.atomic import read_json, write_json
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
-"""File of the choice in the folder of a run."""
+"""Name of the file in a run's folder that records the choice."""
 SAMPLE = 20_000
-"""Number of texts, evenly spread, that are measured."""
+"""Number of texts in the evenly spaced sample that is measured."""
 
 
 def measure(folder: Path, one_dictionary: bool = True) -> Data:
-    """Measure the training data in FOLDER/train.source and FOLDER/train.target, tokens between spaces.
+    """Measure the lengths of FOLDER/train.source and FOLDER/train.target in tokens separated by spaces.
 
     Raises:
         InputError: a file is missing or empty.
@@ -73,7 +73,7 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
 
 
 def _gpus() -> int:
-    """Number of GPUs that the driver shows. Avoids importing torch, which takes seconds."""
+    """Number of GPUs reported by the driver. Avoids importing torch, which takes seconds."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -97,19 +97,19 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """Options of decoding in RUN/recipe.json, which suit its data; empty without that file."""
+    """Decoding options in RUN/recipe.json, which suit its data; empty without that file."""
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _begun_without(args: argparse.Namespace) -> bool:
-    """Tell whether no recipe is asked for and RUN holds a training that was started without one."""
+    """Tell whether no recipe is requested and RUN holds a training that was started without one."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
 
 
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
-    """Choose the recipe that ``args`` ask for, and record it in RUN; None for paper."""
+    """Choose the recipe requested by ``args`` and record it in RUN; None for paper."""
     record = read_record(args.run)
     if _begun_without(args):
         _say(f"{args.run} was begun without a recipe: continuing with the paper's settings (--recipe paper)")
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the choice, a word per line, and explain it on standard error."""
+    """Print the choice, one word per line, and explain it on standard error."""
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
     elif args.stage == "decoding":

@@ -1,11 +1,13 @@
-"""The best settings by name, chosen by the data, the machine and the time; for ``scripts/train.sh --recipe``.
+"""Training recipes: named settings adapted to the data, the machine and the time, for ``scripts/train.sh --recipe``.
 
-Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
+This module imports neither torch nor fairseq, reads no files and does not inspect the machine: :func:`choose` depends
+only on its arguments.
 
-docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout if
-texts are read too few times to be memorised, otherwise half the rate and dropout; relative and narrow focus; the
-pointer that continues; neighbours, word vectors and output bias from the training text. The settings of ``large``
-extend the same rules to the sizes of the paper; they were not measured.
+docs/experiments.md has the measurements behind these settings. If texts are read too few times to be memorised, Muon
+has a rate of 6e-3 at width 128, and there is no dropout; otherwise the rate is halved and dropout is used. Focus is
+relative and narrow, the pointer continues copied phrases, and neighbours are read. Word vectors and the output bias
+start from the training text. The settings of ``large`` extend the same rules to the sizes of the paper; they were not
+measured.
 """
 
 from dataclasses import dataclass, field
@@ -23,11 +25,11 @@ SUITABLE = (
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Numbers of words per epoch of training: with fewer, small is the default; with more, and a GPU, large."""
+"""Numbers of training words. Below the first, small is the default; from the second and with a GPU, large."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations per second of training; for the GPU, a guess."""
+"""Floating-point operations per second in training; the GPU's figure is a guess."""
 SOME_EPOCHS = 3
-"""With fewer epochs, no text is memorised, and more steps are worth more than large batches."""
+"""Below this number of epochs, texts are not memorised, and more steps help more than larger batches."""
 FILLED = 0.88
 """Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
@@ -37,8 +39,8 @@ class Data:
     """Training data.
 
     Attributes:
-        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether both sides have the same
-            words.
+        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether documents and summaries
+            share a dictionary.
     """
 
     pairs: int
@@ -49,7 +51,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores or GPUs that are reserved for a training."""
+    """Cores or GPUs available for training."""
 
     cores: int
     gpus: int = 0
@@ -66,15 +68,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Size:
-    """Settings of a recipe by its name.
+    """Size and limits of a named recipe.
 
     Attributes:
-        layers: of encoder and of decoder. width: of word vectors. heads: of attention.
-        minutes: maximum duration of a training. core_minutes: the same, divided among all cores, if it is not 0.
-        most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of
-            the longest document and summary that are.
-        max_tokens: source tokens of a batch; half as many if there are few epochs.
-        rate: of Muon, if there are few epochs; with more, half of it. smoothing: of labels.
+        layers: number in the encoder, and in the decoder. width: of word vectors. heads: number of attention heads.
+        minutes: maximum duration of training. core_minutes: if not 0, the same in minutes of one core, divided among
+            all cores.
+        most_epochs: maximum number of epochs. truncation: percentage of documents read whole, and maximum lengths of
+            documents and summaries.
+        max_tokens: source tokens per batch; halved if there are few epochs.
+        rate: Muon's learning rate if there are few epochs; otherwise halved. smoothing: label smoothing.
     """
 
     layers: int
@@ -98,11 +101,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The choice.
+    """Settings chosen for a training.
 
     Attributes:
-        name: one of NAMES except paper. train: options of fairseq-train. decoding: options of a call, by their names.
-        steps, epochs, minutes: duration of training. says: lines for people.
+        name: one of NAMES except paper. train: options of fairseq-train. decoding: decoding options by name.
+        steps, epochs, minutes: duration of training. says: lines that describe the choice to the user.
     """
 
     name: str
@@ -133,7 +136,7 @@ def check_suitable(name: str, arch: str) -> None:
 def vocabulary(data: Data) -> int:
     """Number of words that a model can learn well from summaries; all others are copied.
 
-    It is a thousand for a hundred thousand words of summaries, and grows with their number to the power of 0.65.
+    About a thousand for a hundred thousand words of summaries; it grows with the power 0.65 of their number.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -142,7 +145,7 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """Dropout: none if texts are read fewer than three times, then more with every epoch, up to 0.3."""
+    """Dropout: 0 for fewer than three epochs, then increasing with the number of epochs up to 0.3."""
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
@@ -188,7 +191,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-    """Plan of a training: tokens and pairs of a batch, steps, epochs and minutes."""
+    """Length of a training: tokens and pairs per batch, steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -224,7 +227,7 @@ def _plan(
 
 
 class _Given:
-    """Given options; the last value of each counts, as in argparse."""
+    """Options given by the user; the last value of each counts, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -292,12 +295,12 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Number of steps until the full rate: a ninth of all steps, at most 500."""
+    """Number of warm-up steps: a ninth of all steps, at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Floating-point operations of a step: six for each weight and token, plus the attention's.
+    """Floating-point operations per step: six per weight and token, plus the operations of attention.
 
     Args:
         read: numbers of tokens of a document and of a summary. pairs: number of pairs in a batch. known: size of the
@@ -322,7 +325,7 @@ def _rounded(length: int) -> int:
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """Describe the choice for people."""
+    """Describe the choice to the user, in lines."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries

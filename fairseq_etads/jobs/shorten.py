@@ -1,4 +1,4 @@
-"""Shorten long documents to their likeliest sentences, for the command ``etads-shorten``."""
+"""Shorten long documents to their most probable sentences, for the command ``etads-shorten``."""
 
 import argparse
 import shutil
@@ -24,7 +24,7 @@ _ADVICE = "shorten the split train first: the levels are learned from it"
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
-    """Write the shortened splits, and record the selection in the run; yields a line about each split.
+    """Write the shortened splits, and record the selection settings in the run; yields a message per split.
 
     Args:
         args: of the command.

@@ -110,7 +110,7 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 class WordsTogether:
-    """The words of summaries that are associated with each word of documents.
+    """Finds the summary words that are most associated with each document word.
 
     Args:
         pairs: of the training data. per_word: k. frequent: ids that are on every list, so that rows omit them.

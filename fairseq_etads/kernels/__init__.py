@@ -1,1 +1,1 @@
-"""Faster or safer computations of the same numbers: products on CPUs, focus-attention, precision."""
+"""Faster or numerically safer versions of computations: products on CPUs, focus-attention, float32 layers."""

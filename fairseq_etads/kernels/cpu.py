@@ -1,4 +1,4 @@
-"""torch's CPU products and attention without public names: test their support by this processor, and call them."""
+"""Test for and call torch's CPU operators for products and attention that have no public names."""
 
 import contextlib
 import functools
@@ -45,12 +45,8 @@ def has_fast_bfloat16() -> bool:
 
 
 INT8_LEVELS = (127, 63)
-"""Inputs of 8-bit products are rounded to this many steps of their largest number, on either side of zero. Processors
-without VNNI add two products in 16 bits: products of two 8-bit numbers overflow there, products with 7-bit numbers do
-not.
-
-Processors without VNNI add two products in 16 bits, where products of two 8-bit numbers overflow, and products with
-7-bit numbers do not.
+"""Numbers of quantisation steps on either side of zero for the inputs of 8-bit products. Processors without VNNI add
+two products in 16 bits. There, products of two 8-bit numbers overflow, and products with 7-bit numbers do not.
 """
 
 
@@ -85,7 +81,7 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
     others. Here the scale is given.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch first checks the arguments in Python, which takes a quarter of the time of a small product
+    # torch's wrapper checks the arguments in Python, which takes a quarter of the time of a small product
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result

@@ -1,9 +1,9 @@
 """Dropout that is fast on a CPU and keeps one byte per element instead of torch's four.
 
-torch's dropout takes 8 ns per element on a CPU, nearly all of it to draw one random number for each, and keeps the
-factors of the backward pass in float32. Here one draw of 64 bits serves four elements, and the backward pass keeps a
-mask of bytes. Probabilities are rounded to multiples of 1/65536. The masks come from torch's generator, but differ from
-torch's own masks.
+torch's dropout takes 8 ns per element on a CPU, nearly all of it to draw a random number, and keeps the backward pass's
+factors in float32. Here one draw of 64 bits serves four elements, and a mask of bytes is kept for the backward pass.
+Probabilities are rounded to multiples of 1/65536. The masks come from torch's generator, but differ from torch's own
+masks.
 """
 
 from typing import Any, Tuple
@@ -14,7 +14,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 LEVELS = 65536
-"""Number of values of the 16 random bits for an element."""
+"""Number of possible values of the 16 random bits of an element."""
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
@@ -49,7 +49,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 class CompactDropout(FairseqDropout):
-    """fairseq's dropout module, with :func:`dropout`."""
+    """fairseq's dropout module, computed by :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         """Set some elements of ``x`` to 0 and scale the others, in training and with --retain-dropout."""

@@ -43,7 +43,7 @@ LONGEST_BIAS = 512
 training.
 """
 BIAS_ELEMENTS = 2**24
-"""Most elements of the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
+"""Maximum number of elements in the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
 
 
 def document_positions(
@@ -159,14 +159,14 @@ def focus_form(
 
 
 FUSED_WIDTHS = 4
-"""torch's fused attention with a float32 mask on GPUs needs heads with a width that is a multiple of this."""
+"""On GPUs, torch's fused attention with a float32 mask needs a head width that is a multiple of this."""
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Whether torch has not been allowed to round the factors of float32 products to fewer bits (TF32, bfloat16)."""
+    """Tell whether float32 products are exact: torch may not round their factors to fewer bits (TF32, bfloat16)."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # newer torch, where the precision was set for some kind of operation only
+    except RuntimeError:  # newer torch, if the precision was set only for some kinds of operations
         return False
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
@@ -174,7 +174,9 @@ def _has_exact_products(device_type: str) -> bool:
 
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """:func:`focus_form` of queries (B, H, S, D) that are computed with in ``work``; the log tells of other forms."""
+    """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``; forms other than "columns" are
+    logged.
+    """
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
     form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":
@@ -184,7 +186,7 @@ def _default_form(q: Tensor, work: torch.dtype) -> str:
 
 @functools.cache
 def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]], is_plain: bool) -> None:
-    """Log once that, and why, focus-attention takes memory for each pair of words."""
+    """Log once that focus-attention takes memory for each pair of words, and why."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
     logger.info(
@@ -223,8 +225,8 @@ def focus_attention(
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite and meaningless.
 
-    It computes in float32 also for half-precision inputs and under autocast, since the bias spans many orders of
-    magnitude; for float64 in float64. The forms:
+    The computation is in float32 even for half-precision inputs and under autocast, since the bias spans many orders of
+    magnitude; float64 inputs are computed in float64. The forms:
 
     - "columns": expanding the square, f is a product of a few columns per query with a few columns per key. They are
       appended to q and k, and torch's fused attention does the rest without an S x S tensor (on a CPU, only for

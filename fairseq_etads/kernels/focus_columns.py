@@ -1,8 +1,8 @@
 """The columns by which fused attention computes focus-attention, and torch's CPU kernel with these columns.
 
-Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C and G columns.
-Appended to queries and keys, the columns add the focal bias to their products, so that no T x S tensor exists.
-docs/experiments.md shows how exact this is.
+Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C columns with
+the bias, G columns for its gradient. Appended to queries and keys, the columns add the focal bias to their products, so
+that no T x S tensor exists. docs/experiments.md shows how exact this is.
 """
 
 import math
@@ -15,13 +15,13 @@ from torch import Tensor
 from .cpu import flash_attention, flash_attention_backward
 
 SCOPE_FLOOR = 0.1
-"""Smallest scope sigma, in tokens. At this scope the next token already has a bias of -200, so the attention is one-hot
-and nothing is lost. Without the minimum, equation 7 would divide by zero once sigmoid underflows.
+"""Smallest scope sigma, in tokens. At this scope the bias of the next token is already -200: the attention is one-hot,
+so a smaller scope would change nothing. Without the minimum, equation 7 would divide by zero once sigmoid underflows.
 """
 
 LARGEST_PART = 1024
-"""Most tokens that share an origin of the columns: at this distance, multiples of x^2 still have a few bits to
-spare.
+"""Maximum number of tokens that share an origin of the columns: at this distance, multiples of x^2 still have a few
+bits to spare.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
@@ -29,7 +29,7 @@ PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a ro
 
 
 class Focus(NamedTuple):
-    """mu, sigma and factors of the bias, (B, H, T) each; no strength: 1."""
+    """mu, sigma and the factors of the bias, (B, H, T) each; without ``strength`` the factors are 1."""
 
     center: Tensor
     scope: Tensor
@@ -88,7 +88,7 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
         focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
         square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
         reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
-        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # not 0 even at strength 0
+        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # so that log2 is finite even at strength 0
         unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
         exact = torch.round(coefficients / unit) * unit
@@ -142,7 +142,7 @@ def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor)
 
 
 class Part(NamedTuple):
-    """Columns that give the focal bias to consecutive keys, at most ``LARGEST_PART`` of them.
+    """Columns with the focal bias of up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
         tokens: the keys. queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and
@@ -169,7 +169,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # a document that has no word in this part
+        first = first.masked_fill(first.isinf(), 0.0)  # a document without words in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
@@ -247,7 +247,7 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Most numbers in the queries of the documents in a group of :class:`FlashFocus`."""
+"""Maximum number of elements in the queries of a group of documents of :class:`FlashFocus`."""
 
 
 def _groups(q: Tensor) -> "List[slice]":

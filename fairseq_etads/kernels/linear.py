@@ -17,8 +17,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # not a view, like the result of torch's own product: an in-place operation on a view has its gradient copied
-        # three times
+        # not a view, and neither is torch's own result: an in-place operation on a view copies its gradient three times
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -50,7 +49,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Make each of torch's linear layers a :class:`TrainingLinear` where its products are faster."""
+    """Turn torch's linear layers into :class:`TrainingLinear` where its products are faster."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
@@ -65,7 +64,7 @@ def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) 
 
 
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
-    """Tell whether a module is torch's linear layer or a :class:`TrainingLinear`, not a subclass that computes more."""
+    """Tell whether a module is exactly torch's linear layer or a :class:`TrainingLinear`, not another subclass."""
     return type(module) in (nn.Linear, TrainingLinear)
 
 

@@ -1,10 +1,10 @@
 """Look up word vectors in a table that is also the output layer, with half the memory in the backward pass.
 
 Such a table gets two gradients: a dense one from the output layer, and one for the few rows that were looked up.
-autograd adds them. As a dense tensor, the second would take the memory of a table, and time to fill and add it. As a
-sparse tensor, its rows are added to the first. But a sparse gradient alone would reach the optimiser, and most
-optimisers refuse it. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a dense
-gradient of it, and the lookup, which comes later in the same pass, reads the note.
+autograd adds them. A dense second gradient would take as much memory as the table, and time to fill and add it. If it
+is sparse, its rows are added to the first. But a sparse gradient without a dense one would reach the optimiser, and
+most optimisers refuse it. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a
+dense gradient of it, and the lookup, which comes later in the same pass, reads the note.
 """
 
 from typing import Any, Optional, Tuple
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def _backward_pass() -> int:
-    """Number of the backward pass that runs in this thread, or -1."""
+    """Number of the backward pass running in this thread; -1 if none is."""
     return int(torch._C._current_graph_task_id())
 
 
@@ -45,7 +45,9 @@ class _Lookup(torch.autograd.Function):
 
 
 def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
-    """The sparse gradient of rows looked up; torch's own waits for a GPU to say how many ids are not padding."""
+    """Return the sparse gradient of the looked-up rows. torch's own function waits for a GPU to count the ids that are
+    not padding.
+    """
     rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
 

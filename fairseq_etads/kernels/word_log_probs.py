@@ -16,11 +16,11 @@ from .linear import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Most logits that are worked on at once: 16 MiB in float32, for a CPU's caches."""
+"""Maximum number of logits in a chunk on a CPU: 16 MiB in float32, to suit its caches."""
 GPU_CHUNK_ELEMENTS = 2**26
-"""The same on a GPU, 256 MiB: it has no such caches, and launches a kernel for each operation on each chunk."""
+"""The same on a GPU, 256 MiB: it has no such caches, and each operation on a chunk launches a kernel."""
 NARROWEST_CHUNK = 1024
-"""Fewest columns in a chunk, for any number of rows: narrower products are slower."""
+"""Minimum number of columns in a chunk: narrower products are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
@@ -32,13 +32,13 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Mask of the columns inside a chunk, and their places in it; 0 for other columns."""
+    """Mask of the columns inside a chunk, and their positions in it (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Indices in a chunk of the columns that are in it; there are few, and each is handled by itself.
+    """Positions in a chunk of the columns inside it; they are few, and are handled one by one.
 
     A list as an index would be copied to a GPU.
     """

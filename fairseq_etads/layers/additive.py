@@ -20,7 +20,7 @@ _CACHED = 2**19
 
 
 class _StepGradients:
-    """Records of the steps' backward passes for the gradient of the tensor they share.
+    """Gradients from the backward passes of decoding steps, for the tensor that the steps share.
 
     The shared tensor's own backward pass consumes the records. They are discarded when another backward pass begins,
     because a pass that was interrupted, or needed no gradient of the shared tensor, leaves some behind.
@@ -183,7 +183,7 @@ def _sum_of_products(records: List[Any]) -> Tensor:
 
 
 def _running_sum(records: List[Any]) -> Tensor:
-    """The single record to which all steps have added their gradients: (B, S, A)."""
+    """Return the only record, the sum of all steps' gradients: (B, S, A)."""
     return records[0]
 
 

@@ -1,8 +1,8 @@
 """Linear maps of neighbouring words' vectors, added to each word's vector at the input of an encoder or decoder.
 
-The input of word t is e_t + sum over k of W_k e_(t+k), with one matrix W_k for each offset k. All W_k begin at zero, so
-that the model begins as the one without them. A layer of self-attention must first learn where a word's neighbours are,
-and a small model spends much of a short training on that; here the neighbours are there from the first step.
+The input of word t is e_t + sum over k of W_k e_(t+k), with one matrix W_k for each offset k. All W_k start at zero, so
+that at first the model equals one without them. A self-attention layer must first learn where a word's neighbours are,
+and a small model spends much of a short training on that; here they are available from the first step.
 """
 
 from typing import Sequence
@@ -37,13 +37,13 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Number of preceding words that are read."""
+        """Number of preceding words that are needed."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
-        """Word vectors (N, T, D) and where they are of padding (N, T) -> (N, T, D).
+        """Word vectors (N, T, D) and padding mask (N, T) -> (N, T, D).
 
-        Padding and what is beyond the text count as zero vectors, on whichever side they are.
+        Padding and positions outside the text, on either side, count as zero vectors.
         """
         vectors = vectors.masked_fill(is_padding.unsqueeze(2), 0)
         length = vectors.size(1)

@@ -1,4 +1,4 @@
-"""Sentences as vectors without a network over their words: pooled word vectors, plain features, and places."""
+"""Sentence vectors without a network over words: pooled word vectors, simple features, and position embeddings."""
 
 import math
 import re
@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 
 REFERENCE_LENGTH = 500
-"""Words of the text in which a word's expected count is measured: one that occurs once or more has the weight 0."""
+"""Number of words to which expected counts refer: a word expected at least once in such a text has the weight 0."""
 CONTENT_WEIGHT = 1.4
-"""Weight from which a word counts as content: less than one occurrence in four such texts."""
+"""Minimum weight of a content word: less than one occurrence in four such texts is expected."""
 FREQUENT = 4
-"""Occurrences in a document from which a content word is frequent."""
+"""Minimum number of occurrences in a document that makes a content word frequent."""
 PLACES = 40
-"""Sentences from each end of a document that have a vector of their own; the ones further in share the last."""
+"""Number of positions from each end of a document that have their own vectors; sentences further in share the last."""
 FEATURES = 10
 _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
 
 
 class SentenceFeatures(nn.Module):
-    """Plain features of each sentence of a document, most of them between 0 and 1.
+    """Simple features of each sentence of a document, most of them between 0 and 1.
 
     0. cosine of the sentence and the whole document, as vectors of word counts times word weights (centrality)
     1. ln(1 + words) / 4
@@ -29,9 +29,9 @@ class SentenceFeatures(nn.Module):
     8. share of its words that are content
     9. its words with a digit and placeholders such as ``<dig>``, at most five, divided by five
 
-    In 5 to 7 each different word counts once. The weight of a word is the negative logarithm of its expected count in
-    500 words, at least 0, by the counts of the dictionary. Unknown words are told apart; they weigh as much as the
-    rarest known one.
+    In 5 to 7 each distinct word counts once. The weight of a word is the negative logarithm of its expected count in
+    500 words, at least 0, estimated from the dictionary's counts. Unknown words are kept distinct, and have the weight
+    of the rarest known word.
 
     Args:
         dictionary: of V known words, with their counts.
@@ -47,22 +47,22 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        self.register_buffer("weights", weights)  # (V,), in the checkpoint: a dictionary's counts may be lost
+        self.register_buffer("weights", weights)  # (V,), saved in the checkpoint: dictionaries may lose their counts
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Ids of words (B, N, W), which of them there are (B, N, W) bool -> features (B, N, 10), 0 without words."""
+        """Word ids (B, N, W), mask (B, N, W), True at words -> features (B, N, 10), 0 for sentences without words."""
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
         real = words > 0
-        documents, sentences, _ = there.nonzero(as_tuple=True)  # of each of K words
+        documents, sentences, _ = there.nonzero(as_tuple=True)  # (K,) each, for the K words
         ids = tokens[there]
         span = int(ids.max()) + 1 if len(ids) else 1
-        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D words of documents
+        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D distinct words of documents
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
-        )  # P different words of sentences
-        place = pairs // span  # row and sentence in one number
+        )  # P distinct words of sentences
+        place = pairs // span  # document and sentence as one number
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)  # which of the document's words
         in_document = torch.bincount(of_document, minlength=len(different))
         known = (different % span).clamp(max=len(self.weights) - 1)
@@ -73,8 +73,8 @@ class SentenceFeatures(nn.Module):
         def per_sentence(values: Tensor) -> Tensor:
             return values.new_zeros(batch * count).scatter_add(0, place, values).view(batch, count)
 
-        mass = weight * in_document  # (D,), the document's vector
-        here = weight[word] * in_sentence  # (P,), the sentences'
+        mass = weight * in_document  # (D,), vectors of documents
+        here = weight[word] * in_sentence  # (P,), vectors of sentences
         of_row = mass.new_zeros(batch).scatter_add(0, different // span, mass**2)  # (B,)
         length = (per_sentence(here**2) * of_row[:, None]).sqrt()
         cosine = per_sentence(here * mass[word]) / length.clamp(min=1e-6)
@@ -106,7 +106,7 @@ class SentenceFeatures(nn.Module):
 
 
 def sentence_count(real: Tensor) -> Tensor:
-    """Number of the last sentence with words, from 1, of documents (B, N) bool: (B,), at least 1."""
+    """Number of each document's last sentence with words, counted from 1, at least 1: mask (B, N) -> (B,)."""
     numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
     return (real * numbers).amax(dim=1).clamp(min=1)
 
@@ -114,11 +114,11 @@ def sentence_count(real: Tensor) -> Tensor:
 class PooledSentences(nn.Module):
     """A vector for each sentence: tanh of a linear layer over pooled word vectors, features and places.
 
-    x_n = tanh(W [mean of word vectors; their maximum; features; place from the start; place from the end] + b)
+    x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
 
     Args:
-        dictionary: of documents. embed_dim: width of word vectors. width: of x. place_dim: width of a place's vector,
-            0 for none, of either end. has_features: whether :class:`SentenceFeatures` are read.
+        dictionary: of documents. embed_dim: width of word vectors. width: of x. place_dim: width of the two position
+            vectors, 0 for none. has_features: whether :class:`SentenceFeatures` are read.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -127,16 +127,16 @@ class PooledSentences(nn.Module):
         tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
         self.places = nn.ModuleList(tables)
         for table in tables:
-            nn.init.zeros_(table.weight)  # places that no document of the training has mean nothing
+            nn.init.zeros_(table.weight)  # positions absent from the training documents keep no influence
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)
 
     def forward(self, vectors: Tensor, tokens: Tensor, there: Tensor) -> Tensor:
-        """Make the vectors of sentences.
+        """Compute the vectors of sentences.
 
         Args:
-            vectors: of the words of the M sentences that have any (M, W, E), in the order of ``there``.
-            tokens: ids (B, N, W). there: (B, N, W) bool, where there is a word.
+            vectors: word vectors (M, W, E) of the M sentences with words, in the order of ``there``.
+            tokens: ids (B, N, W). there: (B, N, W) bool, True at words.
 
         Returns:
             (B, N, width), 0 where a sentence has no words.
@@ -157,7 +157,7 @@ class PooledSentences(nn.Module):
 
 
 class DocumentScores(nn.Module):
-    """Logits of sentences from their states, their vectors, and a vector of the document.
+    """Compute logits of sentences from their states, their vectors, and a vector of the document.
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 

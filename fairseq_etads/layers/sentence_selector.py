@@ -105,7 +105,7 @@ class SentenceSelection(NamedTuple):
         """
         log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
         targets = at_least_float32(targets)[:, :, :sentences]
-        targets = nn.functional.pad(targets, (0, sentences - targets.shape[2], 0, 1))  # a row of zeros at the end
+        targets = nn.functional.pad(targets, (0, sentences - targets.shape[2], 0, 1))  # append a row of zeros
         begins = self.starts & is_word  # a sentence without words has no row
         row = (begins.cumsum(1) - 1).clamp(min=0, max=targets.shape[1] - 1)  # (N, T)
         wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)

@@ -178,7 +178,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        # in search a mask of no padding costs time in every step, but on a GPU less than to wait for the answer
+        # in search, a mask without padding costs time in every step, but on a GPU less than waiting to know
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:

@@ -58,8 +58,8 @@ def load_initial_weights(
 ) -> None:
     """Copy a checkpoint's weights with the same names as this model's; log which were copied and which were not.
 
-    Rows of word vectors are matched by words if the checkpoint's dictionary is in its folder (see :mod:`.pretrained`).
-    A sentence extractor can also use the weights of one inside a summariser.
+    Word vectors are matched by word if the checkpoint's dictionary is in its folder (see :mod:`.pretrained`). A
+    sentence extractor can also use the weights of one inside a summariser.
 
     Args:
         model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: the option that

@@ -1,7 +1,7 @@
-"""The dictionary of a checkpoint that does not record it, such as fairseq's BART: files in the checkpoint's folder.
+"""Find the dictionary of a checkpoint that does not contain it, such as fairseq's BART, in the checkpoint's folder.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
-folder. With these files, rows of word vectors are found by their words, in any order of the data's dictionary.
+folder. With these files, word vectors are matched by word, whatever the order of the data's dictionary.
 """
 
 import os

@@ -68,7 +68,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
-        if not task.is_loading:  # a checkpoint has its own vectors
+        if not task.is_loading:  # the checkpoint contains its word vectors
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")

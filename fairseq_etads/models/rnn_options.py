@@ -195,8 +195,7 @@ class RecurrentConfig(PointerOptions):
     encoder_by_sentence: bool = field(
         default=False,
         metadata={
-            "help": "with --hierarchical-attention, let the network over words start again at each sentence (Li et "
-            "al. 2018)"
+            "help": "with --hierarchical-attention, reset the word-level network at each sentence (Li et al. 2018)"
         },
     )
     sentence_gate: bool = field(

@@ -90,7 +90,7 @@ def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEm
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
-    if not task.is_loading:  # a checkpoint has its own vectors
+    if not task.is_loading:  # the checkpoint contains its word vectors
         load_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
@@ -106,9 +106,9 @@ class TaggerConfig(FairseqDataclass):
     letter_dim: int = field(default=8, metadata={"help": "width of the vectors of letters (bytes of UTF-8)"})
     letter_filters: int = field(
         default=50,
-        metadata={"help": "number of filters over five letters, that is, of features from a word's spelling (0: none)"},
+        metadata={"help": "number of filters over five letters, which give features of a word's spelling (0: none)"},
     )
-    letter_dropout: float = field(default=0.2, metadata={"help": "dropout of these features"})
+    letter_dropout: float = field(default=0.2, metadata={"help": "dropout of the spelling features"})
     encoder_hidden_size: int = field(default=100, metadata={"help": "width of each direction of the LSTM"})
     encoder_layers: int = field(default=2, metadata={"help": "layers of the LSTM"})
     dropout: float = field(default=0.5, metadata={"help": "dropout between layers and before the last one"})

@@ -164,7 +164,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # fairseq's decoder passes whole summaries only to its positions, and adds these to the word vectors
+            # only embed_positions gets whole summaries from fairseq's decoder, which adds its result to the word
+            # vectors
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -285,7 +286,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
             ValueError: an option conflicts with the others, the dictionaries, or the task's lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
-        if task.is_loading:  # a checkpoint has its own vectors
+        if task.is_loading:  # the checkpoint contains its word vectors
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):

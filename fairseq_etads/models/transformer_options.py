@@ -81,7 +81,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="sigmoid",
         metadata={
             "help": "gate of saliency-selection: sigmoid, between 0 and 1 (the paper's); open, between 0 and 2; "
-            "normalised, where the weights sum to 1. The last two begin with plain attention"
+            "normalised, where the weights sum to 1. At the start of training, the last two equal plain attention"
         },
     )
     pointer_initial_generate: float = field(

@@ -212,7 +212,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     _open_closed_files()
     with _signals_as_exits(command), _harmless_output():
         try:
-            if sys.stdout is None:  # closed by the process that started the command
+            if sys.stdout is None:  # the process that started the command closed it
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()

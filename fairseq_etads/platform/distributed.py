@@ -296,7 +296,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
         try:
             return main(cfg)
-        except ZeroDivisionError:  # the time that it took, and the number of words
+        except ZeroDivisionError:  # fairseq divides by its time and number of words, which are 0 here
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")

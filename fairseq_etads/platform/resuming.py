@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
 """Schedulers that modify the current rate, here the checkpoint's, and read --lr only at the start."""
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Options of optimisers that only count when training starts."""
+"""Optimiser options that only have an effect when training starts."""
 
 
 class _Position(NamedTuple):
-    """A position in an epoch from which its remaining batches are distributed among the workers again."""
+    """Position in an epoch after which the remaining batches are redistributed among the workers."""
 
     epoch: int
     batches: int
-    """Number of batches, of all workers together, before it."""
+    """Number of batches before it, over all workers."""
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
-    """fairseq's batches of an epoch, which another number of workers or another --update-freq can continue.
+    """fairseq's iterator over the batches of an epoch, resumable with another number of workers or --update-freq.
 
     fairseq saves the number of batches of one worker, and assumes the same number per worker when it resumes. Also, it
     shuffles batches after --curriculum epochs only if training is restarted there.
@@ -44,12 +44,12 @@ class ResumableBatches(iterators.EpochBatchIterator):
 
     @property
     def iterations_in_epoch(self) -> int:
-        """Number of batches that one worker has had in this epoch."""
+        """Number of batches that one worker has read in this epoch."""
         return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
 
     @property
     def _before(self) -> int:
-        """Number of batches, of all workers, that had been read in this epoch when training was resumed."""
+        """Number of batches that all workers had read in this epoch when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
@@ -109,13 +109,13 @@ class ResumableBatches(iterators.EpochBatchIterator):
     def _get_iterator_for_epoch(
         self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
     ) -> Any:
-        if self.reuse_dataloader and self.dataloader is not None:  # its sampler keeps its first arguments
+        if self.reuse_dataloader and self.dataloader is not None:  # its sampler is not updated
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
 def _saved_options(state: Dict[str, Any], group: str) -> Any:
-    """A group of the options with which a checkpoint was trained, as a dict; empty if it has none."""
+    """Return a group of the options stored in a checkpoint, as a dict; empty if it has none."""
     saved = (state.get("cfg") or {}).get(group)
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
 
@@ -127,7 +127,7 @@ def _update_freq(options: Any, epoch: int) -> int:
 
 
 class _Resumption:
-    """Comparison with a checkpoint, and its correction, before fairseq's trainer reads it.
+    """Compares a checkpoint with the current options, and corrects it before fairseq's trainer reads it.
 
     Args:
         trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by
@@ -141,7 +141,7 @@ class _Resumption:
         self.reset_lr_scheduler = reset_lr_scheduler
 
     def prepare(self, state: Dict[str, Any], path: str) -> None:
-        """Change a checkpoint's state in place; with several workers, before it is sent to the others.
+        """Change a checkpoint's state in place. With several workers, this happens before it is sent to the others.
 
         Raises:
             ValueError: the checkpoint does not belong to the task's data.
@@ -175,13 +175,13 @@ class _Resumption:
             position["is_shared_out_again"] = True
 
     def _begin_average(self, state: Dict[str, Any]) -> None:
-        """With --store-ema and a checkpoint without an average: start it from the checkpoint's weights."""
+        """Start the average of --store-ema from the checkpoint's weights if the checkpoint has no average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; it starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
 
     def _begin_schedule(self, state: Dict[str, Any]) -> None:
-        """With another --lr-scheduler than the checkpoint's: act as if it had been used from the start."""
+        """If --lr-scheduler differs from the checkpoint's, act as if it had been used from the start."""
         saved = _saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
         if self.reset_lr_scheduler or saved is None or saved == name:
@@ -206,7 +206,7 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """With another --best-checkpoint-metric: drop the best value so far, which belongs to the old metric."""
+        """If --best-checkpoint-metric has changed, drop the best value so far, which belongs to the old metric."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
@@ -256,7 +256,7 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """Name of an option in a group of an optimiser's parameters; "" if it has none."""
+    """Name of an option in an optimiser's parameter group; "" if the group has none."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 

@@ -47,7 +47,9 @@ class Interruption:
                 signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: Any) -> None:
-        if os.getpid() != self.process:  # a worker that reads data; Ctrl-C reaches it, too, before its batch is used
+        if (
+            os.getpid() != self.process
+        ):  # a data-loading worker: Ctrl-C reaches it, too, while its batch is still needed
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return
@@ -146,8 +148,8 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq-train's ``train`` for an epoch: log the plan first, and take no update after --max-update.
 
-    fairseq checks the number of updates only after each update. If a finished training were started again, it would
-    take one more update.
+    fairseq checks the number of updates only after each update. Without this wrapper, starting a finished training
+    again would add one more update.
     """
 
     @functools.wraps(train)

@@ -212,7 +212,7 @@ class BeamSearch:
 
         ends[:, :beam] |= live.used_up
         chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
-        fillers = ends.gather(1, chosen)  # finished hypotheses, where fewer than beam are active
+        fillers = ends.gather(1, chosen)  # finished hypotheses fill up the beam
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -320,7 +320,7 @@ class BeamSearch:
             self.strategy.set_src_lengths(self.source.lengths)
         if type(self.strategy) is not fairseq_search.BeamSearch:
             words_so_far = live.tokens[:, :, : step + 1].flatten(0, 1)
-            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # in the first step, for all beams
+            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for one beam
             sums = live.log_probs[:, :, :step]
             scores, words, parents = self.strategy.step(step, lprobs, sums, words_so_far, self.sample_ids)
             return Extensions(scores, scores, words, parents)

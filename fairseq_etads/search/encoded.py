@@ -32,7 +32,7 @@ class EncodedModel:
         return memory if self._model is model else None
 
     def keep_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
-        """Store :attr:`BeamState.memory` after the first step, for the model with the stored encoder output."""
+        """Store :attr:`BeamState.memory`, as it is after the first step, with the encoder output of the same model."""
         if self._memory is None:
             self._memory = _moved(memory, torch.device("cpu"))
 

@@ -134,10 +134,10 @@ class SharingMember(Member):
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still for all documents
+            self.encoded.keep_memory(self.state.memory)  # complete since the first step; no document has left yet
             self.encoded = None
         if self.selection is not None:
-            memory = self.state.memory.setdefault(self.model.decoder, {})  # where rows of documents leave with them
+            memory = self.state.memory.setdefault(self.model.decoder, {})  # its rows are dropped with their documents
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
             assert output.pointer is not None
@@ -262,8 +262,8 @@ class Ensemble:
             first: the first step, when all beams are the same and only one is returned.
 
         Returns:
-            (B, beam, V), V of the widest member: a narrower one gives the rest probability 0; attention (B, beam, S) of
-            the members that return one, or None.
+            log-probabilities (B, beam, V), with V of the widest member (in narrower ones, the other words have
+            probability 0); mean attention (B, beam, S) of the members that return one, or None.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []

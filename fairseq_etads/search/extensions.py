@@ -62,7 +62,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), index among beam * blocks
     first = (best // blocks) * width + (best % blocks) * TOP_BLOCK  # (B, k), flat index of each block's first word
     within = torch.arange(TOP_BLOCK, device=x.device)
-    rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)  # the words after the last whole block
+    rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)  # words after the last complete block
     rest = (torch.arange(beam, device=x.device).unsqueeze(1) * width + rest).flatten().expand(documents, -1)
     index = torch.cat([(first.unsqueeze(2) + within).flatten(1), rest], dim=1)  # (B, k * TOP_BLOCK + beam * |rest|)
     values = x.flatten(1).gather(1, index) + offset.flatten(1).gather(1, index // width)

@@ -329,7 +329,7 @@ class InferenceModel:
 
     def current(self) -> nn.Module:
         """The copy, made from the current parameters."""
-        # loading changes a tensor in place, which its version counts, or replaces it
+        # loading a checkpoint either replaces a tensor or changes it in place, which increases its version
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

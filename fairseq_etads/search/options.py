@@ -222,7 +222,7 @@ def problem(name: str, value: Any) -> str:
     choices = limits.get("choices")
     if choices:
         return "" if value in choices else listed(choices)
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN is not itself
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN differs from itself
     fits = is_number if kind in (int, float) else isinstance(value, kind)
     if not fits or (kind is int and not isinstance(value, Integral)):
         return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]

@@ -281,7 +281,7 @@ class NGramBlocker:
         # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
-        if lprobs.device.type != "cpu" or wordless.any():  # a GPU would be waited for
+        if lprobs.device.type != "cpu" or wordless.any():  # on a GPU, any() would wait
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 

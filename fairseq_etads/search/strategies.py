@@ -48,10 +48,9 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Sampling word by word for all hypotheses of a document except one, which is greedy.
-
-    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log
-    P: it is the first of the document's results, and can be recognised wherever the search has put it.
+    """Samples all hypotheses of a document word by word, except one, which is greedy. Both kinds share the decoder's
+    calls. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log P: it is the first of the document's
+    results, and can be recognised wherever the search has put it.
     """
 
     def step(
@@ -75,13 +74,13 @@ class SamplingWithGreedy(fairseq_search.Search):
             probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
         else:  # where to draw for all is quicker than to wait for which rows those are
-            words = torch.where(is_greedy, words, drawn(lprobs.exp()))
+            words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
         return sums.masked_fill(is_greedy, GREEDY_SCORE), words, parents
 
 
-def drawn(probs: Tensor) -> Tensor:
+def draw_indices(probs: Tensor) -> Tensor:
     """Draw one index per row (…, n) of unnormalised probabilities like ``torch.multinomial``, without its checks.
 
     On a GPU these checks wait for the probabilities.
@@ -115,7 +114,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
             probs = best.exp()
         else:
             probs = lprobs.exp()
-        chosen = drawn(probs)  # (B, beam)
+        chosen = draw_indices(probs)  # (B, beam)
         sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log()
         if words is not None:
             chosen = words.gather(2, chosen[:, :, None])[:, :, 0]
@@ -243,7 +242,7 @@ def for_one_search(
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
         slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
-        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # larger than any extended id
+        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # greater than every extended id
     return strategy
 
 

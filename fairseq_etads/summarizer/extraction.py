@@ -1,4 +1,4 @@
-"""The extractor of a model folder: scores all sentences of a raw document, and selects the ones to summarise."""
+"""Extractor of a model folder: score all sentences of a raw document and select the ones to summarise."""
 
 from typing import Dict, List, NamedTuple, Tuple
 
@@ -22,7 +22,7 @@ class SentencePicker:
     """Selects sentences of raw documents. Threads may share it.
 
     Args:
-        loaded: the extractor's own folder. picking: its method of selection.
+        loaded: the extractor's own folder. picking: settings of its selection.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking):
@@ -54,7 +54,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels)
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """Sentences of a line that have tokens, as text and as tokens."""
+        """The sentences of a line that have tokens, as text and as tokens."""
         texts: List[str] = []
         tokens: List[List[str]] = []
         for sentence in self._tokenizer.sentences(line):
@@ -68,7 +68,7 @@ class SentencePicker:
 
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """Probability of each sentence, 0 beyond the length that the extractor reads."""
+        """Compute the probability of each sentence; 0 beyond the length that the extractor reads."""
         known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}
         ids: List[int] = []

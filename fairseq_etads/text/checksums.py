@@ -37,8 +37,8 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """Contents of SHA256SUMS for ``checksums``, name -> SHA-256. The first line, a comment, protects the list
-    itself.
+    """Content of SHA256SUMS for ``checksums``, name -> SHA-256. The first line is a comment with the list's own
+    checksum.
     """
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"

@@ -187,7 +187,7 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """The source line in the spelling of ``original``; the line itself if the numbers of words differ."""
+    """Return the source line with the original spelling; the line itself if the numbers of words differ."""
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line

@@ -1,4 +1,4 @@
-"""Select sentences of a long document up to a number of words, by their probabilities; without torch."""
+"""Select the most probable sentences of a long document up to a number of words; without torch."""
 
 import bisect
 import json
@@ -12,35 +12,39 @@ from ..platform.errors import InputError
 FACTOR = "salience"
 """Source factor that tells a summariser the probability level of each selected sentence."""
 FILE = "picking.json"
-"""Name of the file in an extractor's run, and in a model folder with an extractor."""
+"""Name of the file with the settings, in an extractor's run and in a model folder with an extractor."""
 WORDS = 200
 """Default budget in words."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the training sentences' probabilities that separate levels; denser where sentences are selected."""
+"""Quantiles of the training sentences' probabilities that separate the levels; denser in the range of selected
+sentences.
+"""
 FULL = 0.95
-"""Share of the budget at which the selection ends."""
+"""Selection stops when this share of the budget is used."""
 SHORTEST = 3
-"""Words of the shortest sentence that is selected from a document above the budget, unless it has only shorter ones."""
+"""Minimum number of words of a sentence selected from a document over the budget, unless all its sentences are
+shorter.
+"""
 _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Picking:
-    """Settings of the selection, and of the levels of probabilities that are values of the factor :data:`FACTOR`.
+    """Settings of the selection, and the bounds of the probability levels that the factor :data:`FACTOR` holds.
 
     Attributes:
-        words: budget. edges: lower bounds of the levels 2, 3, …; level 1 is below the first.
+        words: the budget. edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
     """
 
     words: int
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences; returns their numbers in the document's order, see :func:`pick`."""
+        """Select sentences by :func:`pick`; returns their numbers in the document's order."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
-        """Level of a sentence, from "1"."""
+        """Level of a sentence, "1" or higher."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
@@ -81,15 +85,15 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select sentences up to a budget, the likeliest first; sentences that do not fit are skipped.
+    """Select sentences up to a budget, the most probable first; sentences that do not fit are skipped.
 
     A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
-    fragments, are selected only if there are no others. If not even one sentence fits, the likeliest is selected. Of
-    equally likely sentences, the earlier is selected.
+    fragments, are selected only if there are no others. If no sentence fits, the most probable is selected. Of equally
+    probable sentences, the earlier is preferred.
 
     Args:
-        lengths: number of words of each sentence. probabilities: of each; None: not read, ranked last. budget: in
-            words.
+        lengths: number of words of each sentence. probabilities: of each sentence; None if the extractor did not read
+            it: ranked last. budget: in words.
 
     Returns:
         numbers of sentences in the document's order; empty for a document without words.

@@ -74,7 +74,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
         dest="input_format",
         action="store_const",
         const="lines",
-        help="every line is a document, as --input-format lines",
+        help="read every line as a document, like --input-format lines",
     )
 
 
@@ -113,7 +113,7 @@ def _kind_of_standard_input() -> str:
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
-    """The format of the inputs, from their names and their first lines.
+    """Guess the format of the inputs from their names and first lines.
 
     Args:
         text: the format of text files.
@@ -149,8 +149,8 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
     Args:
         kind: one of FORMATS.
-        column: field of the document in JSON lines and CSV; empty for the first known one.
-        fallback: as for :func:`read_lines`; with ESCAPE_INVALID, a document that cannot be read has a ``problem``.
+        column: name of the field with the document in JSON lines and CSV; empty: the first known name.
+        fallback: see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a ``problem``.
 
     Raises:
         InputError: an input cannot be read.

@@ -87,7 +87,7 @@ class ResumableLines:
     def _begin(self, settings: Dict[str, Any]) -> None:
         begun = self._read_journal(settings)
         self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
-        self.is_complete = bool(begun) and self._is_named(begun[-1])
+        self.is_complete = bool(begun) and self._is_complete_output(begun[-1])
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
@@ -100,7 +100,7 @@ class ResumableLines:
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
-    def _is_named(self, last: Progress) -> bool:
+    def _is_complete_output(self, last: Progress) -> bool:
         """Tell whether OUT is the journal's output: the process ended just before it could delete the journal.
 
         There may instead be an older OUT, if the user deleted the partial file.

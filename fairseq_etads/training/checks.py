@@ -28,7 +28,7 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
     """Check the options of the task and of the criterion before a training.
 
     Args:
-        cfg: the criterion's options. task_cfg: the task's. capabilities: of the model. selected_by: see
+        cfg: options of the criterion. task_cfg: options of the task. capabilities: the model's. selected_by: see
             :func:`check_selector`.
 
     Raises:

@@ -213,10 +213,9 @@ class SummarizationTask(FairseqTask):
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batches, such that a training that continues in a later epoch has the same ones as without
-        interruption.
+        """Return fairseq's batches, the same for a resumed training as for an uninterrupted one.
 
-        fairseq 0.12.3 draws batches once for all epochs, with --seed plus the epoch of the start.
+        fairseq 0.12.3 draws batches once for all epochs, seeded with --seed plus the epoch in which the process starts.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -290,7 +289,7 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # not in a later epoch
+        for path in paths:  # check every directory now, not when a later epoch reads it
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -342,7 +341,7 @@ class SummarizationTask(FairseqTask):
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
-            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # without the end symbol
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # - 1: the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 

@@ -56,7 +56,7 @@ class BatchVocab:
         known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
         candidates: the words of the softmax, if not all V; the documents' words must be among them.
-        bounded: on a GPU let K and U be S, the most that they can be, in place of waiting for the numbers. Results are
+        bounded: on a GPU let K and U be S, the most that they can be, instead of waiting for the numbers. Results are
             the same; a distribution over all columns would be wider.
 
     Attributes:

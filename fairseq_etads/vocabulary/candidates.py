@@ -42,7 +42,7 @@ class Candidates:
             on_some_list = int(frequent.max())  # every id below is on some list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # the same, with one wait for how many there are in place of three
+        else:  # the same, but waiting once for the GPU instead of three times
             listed = torch.arange(known_words, device=texts.device) < frequent.max()
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None

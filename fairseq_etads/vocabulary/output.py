@@ -1,4 +1,4 @@
-"""Translate between the numberings of words in a model's output, in this one place.
+"""Translate between the numberings of words in a model's output.
 
 A word has up to three numbers:
 

@@ -6,7 +6,7 @@ As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4
 - the document's own words, as far as the model knows them,
 - for each word of the document, the words that are most frequent in summaries of documents with this word.
 
-A table, which ``etads-shortlist`` makes, holds the first and the last; ``data/shortlist_file.py`` reads and writes it.
+The first and the last are in a table that ``etads-shortlist`` makes; ``data/shortlist_file.py`` reads and writes it.
 """
 
 from dataclasses import dataclass

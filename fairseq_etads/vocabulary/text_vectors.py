@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 WEIGHTS = (1.0, 0.7, 0.5, 0.4)
-"""Weights of a pair of words at the distances 1, 2, 3 and 4."""
+"""Weights of a pair of words at distances 1, 2, 3 and 4."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Maximum number of words that are contexts, so that tables stay small; smaller ids are more frequent words."""
+"""Maximum number of context words, so that tables stay small: the most frequent words, which have the smallest ids."""
 _SHORTEST = 1e-4
-"""Length below which a vector is only rounding: the words around this word say nothing about it."""
+"""Length below which a vector is only rounding error: the contexts of its word carry no information."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
@@ -30,8 +30,7 @@ class TextVectors(NamedTuple):
     """Vectors of the words of a text.
 
     Attributes:
-        vectors: (V, D); zero for words without one. found: (V,) bool, True for words with a vector, because they occur
-            near others.
+        vectors: (V, D); zero for words without a vector. found: (V,) bool, True for words with a vector.
     """
 
     vectors: Tensor
@@ -42,7 +41,7 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
     """Count how often words occur near others, weighted by :data:`WEIGHTS`: (V, C).
 
     Args:
-        words: ids (n,) in the order of the text; -1 is no word, and len(WEIGHTS) of them separate two texts.
+        words: ids (n,) in the order of the text; -1 stands for no word, and len(WEIGHTS) of them separate two texts.
         size: V. C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)
@@ -59,7 +58,7 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
 
 
 def mutual_information(counts: Tensor) -> Tensor:
-    """Positive pointwise mutual information of words and contexts, from their counts (V, C), all of them >= 0."""
+    """Positive pointwise mutual information of words and contexts, from their non-negative counts (V, C)."""
     contexts = counts.sum(0) ** SMOOTHING
     expected = counts.sum(1, keepdim=True) * (contexts / contexts.sum().clamp(min=1e-12))
     ratio = torch.where(counts > 0, counts / expected.clamp(min=1e-12), torch.ones_like(counts))
@@ -67,7 +66,7 @@ def mutual_information(counts: Tensor) -> Tensor:
 
 
 def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
-    """Compute vectors (V, D) of the words of a text, the same for the same text.
+    """Compute vectors (V, D) of a text's words, deterministically.
 
     Args:
         words: see :func:`cooccurrences`. size: V. width: D.

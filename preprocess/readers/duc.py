@@ -62,13 +62,13 @@ makes them. Either way it is a test set."""
         add = parser.add_argument
         add("--docs", metavar="DIR", type=Path, help="folder of folders of SGML articles")
         add("--models", metavar="DIR", type=Path, help="folder of reference headlines")
-        add("--data", metavar="DIR", type=Path, help="folder of input.txt and task1_ref*.txt")
+        add("--data", metavar="DIR", type=Path, help="folder that holds input.txt and task1_ref*.txt")
         add(
             "--references",
             metavar="N",
             type=int,
             default=4,
-            help="each article must have this many; 0: any (default: %(default)s)",
+            help="number of references that each article must have; 0: any (default: %(default)s)",
         )
         add(
             "--as-gigaword",

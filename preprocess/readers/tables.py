@@ -143,7 +143,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         raise first or InputError(f"{name_of(path)}: empty")
 
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
-        """Find the columns of a CSV or TSV file, by the first delimiter that yields them from the header.
+        """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
 
         Raises:
             InputError: none does; the message is about the delimiter that yields the most columns.

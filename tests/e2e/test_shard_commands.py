@@ -71,7 +71,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
     shares = [tmp_path / "out.shards" / f"{number}-of-3.jsonl" for number in (1, 2, 3)]
     before = [share.stat().st_mtime_ns for share in shares]
     said = generate(run, tmp_path, "out", RANK="1", **launched)
-    assert "share 2/3 is there already" in said
+    assert "shard 2/3 is there already" in said
     generate(run, tmp_path, "out", RANK="0", **launched)
     assert [share.stat().st_mtime_ns == time for share, time in zip(shares, before)] == [False, True, True]
     assert lines(tmp_path / "out") == lines(tmp_path / "whole")
@@ -102,7 +102,7 @@ def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
         (["--shard", "5/4"], "--shard 5/4: choose I/N"),
         (["--shard", "0/4"], "--shard 0/4: choose I/N"),
         (["--shard", "two"], "--shard two: choose I/N"),
-        (["--shard", "1/2", "--input", "-"], "--input -: every share would read all of it"),
+        (["--shard", "1/2", "--input", "-"], "--input -: every shard would read all of it"),
     ],
 )
 def test_impossible_shares_are_refused(options, words, run, tmp_path):

@@ -1,4 +1,4 @@
-"""Training steps in process on a CPU and on a GPU: a real one, or the pretended one of tests/pretended."""
+"""Training steps on a CPU and on a GPU, in one process: a real GPU, or the pretended one of tests/pretended."""
 
 import argparse
 import collections
@@ -29,10 +29,10 @@ from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
 
 PRETENDED = "pretended_gpu" in sys.modules
-"""Whether the GPU is pretended: its numbers are a CPU's, and its speed means nothing."""
+"""Whether the GPU is pretended: a CPU computes for it, and its speed means nothing."""
 FORMATS = ("fp32", "amp", "fp16", "memory-efficient-fp16", "bf16", "memory-efficient-bf16")
 TOLERANCE = {"fp32": 1e-4, "amp": 0.01, "fp16": 0.01, "bf16": 0.04}
-"""Largest relative difference of a loss from that on a CPU in float32, by the end of the format's name."""
+"""Maximum relative difference from the loss on a CPU in float32, by the end of the format's name."""
 
 
 def tolerance(name):
@@ -43,7 +43,7 @@ class Waits:
     """Counts of the places where the CPU waits for the GPU, and of uploads from memory that is not pinned.
 
     Attributes:
-        syncs, uploads: (operator, file:line) -> count. A real GPU names no operators, and tells nothing of uploads.
+        syncs, uploads: (operator, file:line) -> count. A real GPU reports neither the names of operators nor uploads.
     """
 
     def __init__(self):
@@ -77,7 +77,7 @@ def counted():
 
 
 def device_task():
-    """A task with a dictionary of 44 known words, the last a sentence mark, and 9 to copy; with source factors."""
+    """Make a task with source factors, 44 known words (the last is a sentence mark) and 9 copied words."""
     task = make_task(tail=9, mark=True)
     task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
     task.cfg.data = "/nowhere"
@@ -94,7 +94,7 @@ TAGGERS = {
 
 
 def sizes_of(arch):
-    """Options that make a preset small, and leave its mechanisms as they are."""
+    """Options that make a preset small without changing its mechanisms."""
     if arch in TAGGERS:
         return TAGGERS[arch]
     if arch in rnn.PRESETS:
@@ -120,11 +120,11 @@ def sizes_of(arch):
 
 
 PRESETS = [*transformer_options.PRESETS, *rnn.PRESETS, *convs2s_options.PRESETS, *nnlm_options.PRESETS]
-"""The architectures of this project that summarise."""
+"""This project's summarisation architectures."""
 
 
 def distinct_presets():
-    """The presets without those that differ from an earlier one in sizes alone."""
+    """List the presets, leaving out any that differs from an earlier one only in size."""
     found = {}
     for arch in PRESETS:
         config = {**model_config(arch, **sizes_of(arch))}
@@ -140,7 +140,7 @@ def _plain_config():
 def _defaults(optimiser, name):
     """The options of an optimiser, with their defaults."""
     config = getattr(optimiser, "__dataclass", None)
-    if config is None:  # an old one of fairseq's, with options of argparse
+    if config is None:  # one of fairseq's older optimisers, configured by argparse
         parser = argparse.ArgumentParser()
         optimiser.add_args(parser)
         found = vars(parser.parse_args([]))

@@ -9,13 +9,13 @@ from device_steps import PRETENDED
 from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, focal_bias, focus_attention
 
 LENGTH = 100 if PRETENDED else 400
-"""Tokens of a document; a pretended GPU is slow, and its numbers are a CPU's."""
+"""Tokens per document; few for a pretended GPU, which is slow and computes as a CPU does."""
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 
 def largest_error(dtype, scope, padding, width, form, length=LENGTH):
-    """Of the output (2 documents, 8 heads) against float64 on the CPU; and the largest output."""
+    """Largest error of the output (2 documents, 8 heads) against float64 on the CPU, and the largest output."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 8, length, width, generator=generator).to(dtype) for _ in range(3))
     real = length - padding
@@ -42,7 +42,7 @@ def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
 
 
 def test_the_error_of_the_columns_is_measured(record_property, capsys):
-    """For a capability in EXACT_COLUMNS it must be small; for others the figures tell whether they may be added."""
+    """The error must be small for a capability in EXACT_COLUMNS; for others, the figures show whether to add them."""
     capability = torch.cuda.get_device_capability()
     errors = {}
     for length in (LENGTH,) if PRETENDED else (400, 1024, 4096):

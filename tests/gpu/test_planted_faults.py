@@ -1,4 +1,4 @@
-"""Faults of GPU code, planted, are caught by the other tests here: each breaks what they look at."""
+"""Planted faults of GPU code must make other tests here fail."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Pointers on a GPU: the same as on the CPU, and finite in half precision."""
+"""Pointers on a GPU: equal to the CPU's, and finite in half precision."""
 
 import pytest
 import torch

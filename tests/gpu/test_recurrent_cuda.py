@@ -1,4 +1,4 @@
-"""Recurrent models on a GPU: the same as on the CPU, and a lazy optimiser's step there."""
+"""Recurrent models on a GPU: equal to the CPU's, and a step of a lazy optimiser."""
 
 from argparse import Namespace
 
@@ -23,7 +23,7 @@ SEE = {
     **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},
     **{"share_input_embeddings": True, "encoder_layers": 2},
 }
-"""Options for the decoder of See et al. 2017; the encoder's LSTMs are cuDNN's, with one bias of two."""
+"""Options for the decoder of See et al. 2017; the encoder's LSTMs are cuDNN's, with one of the two biases."""
 
 
 def log_probs(model, device, left=False):
@@ -42,7 +42,9 @@ def test_it_equals_the_cpu(left, more):
 
 @pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
 def test_gradients_without_dropout_are_there(more):
-    """cuDNN's networks have a backward pass only in training mode; learning from rewards needs one in evaluation."""
+    """cuDNN's networks have a backward pass only in training mode; learning from rewards needs one in evaluation
+    mode.
+    """
     model = make_model("gru_seq2seq", make_task(tail=30, mark=True), dropout=0.5, **{**MECHANISMS, **more}).eval()
     gradients = []
     for device in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""Searching on a GPU: each option gives the summaries of a CPU, token for token."""
+"""Search on a GPU: each option finds the same summaries as on a CPU, token for token."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ OPTIONS = {
         "constraints": REQUIRED,
     },
 }
-"""Searches: arguments of the generator, and of a call."""
+"""Tested searches: arguments of the generator, and of a call."""
 CALL = ("prefix_tokens", "constraints")
 
 
@@ -61,7 +61,7 @@ def task_of_searches():
 
 
 def models_of(kind):
-    """Models that are sure of something, in a list: more than one is an ensemble."""
+    """Make a list of models with peaked distributions; more than one form an ensemble."""
     task = task_of_searches()
     if kind == "recurrent":
         return [recurrent("feats_lvt2k_ptr", recurrent_task())], recurrent_task()
@@ -89,7 +89,7 @@ def batch(models, device):
 
 
 def search(kind, device, **options):
-    """The hypotheses of all documents, how often the decoder was called, and the waits."""
+    """Search; returns the hypotheses of all documents, the number of decoder calls, and the waits."""
     models, task = models_of(kind)
     dictionary = task.target_dictionary
     options = {"beam_size": 4, "max_len_b": 12, "min_len": 1, **options}
@@ -151,7 +151,7 @@ def test_a_model_finds_the_summaries_of_a_cpu(kind, option):
 
 
 def test_documents_that_are_finished_change_nothing_until_they_leave():
-    """Documents of very different lengths, found one by one and together."""
+    """Documents of very different lengths get the same summaries one by one and in a batch."""
     options = {"early_stopping": "heuristic", "max_len_per_document": True, "max_len_a": 1.0, "max_len_b": 2}
     together, steps, _ = search("pointer", "cuda", **options)
     expected, cpu_steps, _ = search("pointer", "cpu", **options)
@@ -170,7 +170,7 @@ def test_documents_that_are_finished_change_nothing_until_they_leave():
     ids=["topk", "topp", "plain", "greedy"],
 )
 def test_drawn_summaries_have_their_probability(strategy):
-    """Scores are the model's of the words drawn, and a document's summaries differ."""
+    """Scores are the model's scores of the sampled words, and a document's summaries differ."""
     found, _, _ = search("pointer", "cuda", search_strategy=strategy, beam_size=5, max_len_b=9)
     assert [len(row) for row in found] == [5] * len(DOCUMENTS)
     (model,), _ = models_of("pointer")

@@ -60,11 +60,11 @@ OPTIMISERS = {
     "muon": {},
 }
 ONE_OF_EACH = {"etads", "aggregation_transformer", "feats_lvt2k_ptr", "pg_coverage", "ras_lstm", "convs2s", "abs"}
-"""Presets that are tried in all formats."""
+"""Presets that are tested in all number formats."""
 MEMORY_EFFICIENT = {"adam", "nag", "lazy_adam"}
-"""Optimisers that fairseq has for --memory-efficient-fp16; it refuses the others by their name."""
+"""Optimisers that fairseq supports with --memory-efficient-fp16; it refuses the others by name."""
 DRAWN = {"edited references", "rewards"}
-"""Trainings that draw samples: on a GPU they are others than on a CPU."""
+"""Trainings that draw random samples, which differ between a GPU and a CPU."""
 
 
 @functools.cache
@@ -166,7 +166,7 @@ def test_a_loss_that_is_not_finite_is_refused_before_the_update(name, tmp_path):
 
 
 def test_a_word_without_a_column_is_refused_in_half_precision_too(tmp_path, monkeypatch):
-    """Its loss is finite and large; without the check the update would only be skipped."""
+    """The loss is finite but too large; without the check, the update would silently be skipped."""
     trainer, sample = make_trainer("etads_basic", "cuda", "fp16")
     trainer.cfg.checkpoint.save_dir = str(tmp_path)
     criterion = trainer.get_criterion()
@@ -185,7 +185,7 @@ def test_a_word_without_a_column_is_refused_in_half_precision_too(tmp_path, monk
 @pytest.mark.skipif(not PRETENDED, reason="a GPU's state of random numbers differs")
 @pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
 def test_a_checkpoint_continues_on_the_other_device(arch, tmp_path):
-    """Saved on one device and loaded on the other, either way, the next loss is the same."""
+    """A checkpoint saved on either device and loaded on the other gives the same next loss."""
     for first, then in (("cuda", "cpu"), ("cpu", "cuda")):
         one, sample = make_trainer(arch, first, "fp32", "adam")
         run_steps(one, sample)

@@ -1,7 +1,7 @@
-"""Budgets of waits and uploads: where the CPU waits for the GPU, a step of training and of a search.
+"""Limits of waits (of the CPU for the GPU) and uploads, per step of training and of a search.
 
-The tables are upper limits, to be lowered when a wait is found that can go. A pretended GPU counts every wait; a real
-one does not report all of them, and its counts are compared with the same limits.
+The tables hold upper limits, to be lowered whenever a wait is removed. A pretended GPU counts every wait; a real one
+does not report all of them, and its counts are compared with the same limits.
 """
 
 import pytest
@@ -55,7 +55,7 @@ SEARCH = {
     ("convolutions", "plain"): (1.0, 0.5),
 }
 LONG = {"max_len_b": 28, "min_len": 26}
-"""Summaries of a usual length, so that what a search waits for once counts as it does in use."""
+"""Summaries have a usual length, so that a wait that occurs once per search has its usual weight."""
 
 
 def report(name, waits, steps, limits, record_property):

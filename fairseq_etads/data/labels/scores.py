@@ -19,7 +19,7 @@ def roc_area(counts: Any) -> float:
     """Area under the ROC curve: the probability that a selected unit has a larger logit than an unselected one.
 
     Args:
-        counts: (2, bins), of unselected and selected units. Two in the same bin count one half.
+        counts: (2, bins), numbers of unselected and selected units. A pair in the same bin counts one half.
 
     Returns:
         The area; 0.5 if either kind is missing.

@@ -208,7 +208,9 @@ def chosen_pairs(
 
 
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
-    """Defaults of trial 0: the folder's, or its previous ones if one of these trials was written to it."""
+    """Return the defaults for trial 0: the folder's own, or the earlier ones if a trial of this search has replaced
+    them.
+    """
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:

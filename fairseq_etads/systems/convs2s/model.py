@@ -199,7 +199,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
-        if not task.is_loading:  # a checkpoint has its own vectors
+        if not task.is_loading:  # the checkpoint contains its word vectors
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)

@@ -169,7 +169,7 @@ class SummarizationRAML(SummarizationNLL):
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: not one of the V words
-        # any other of the V words; any of them for a word that is not among them
+        # replace one of the V words by any other of them, and an unknown word by any of them
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)

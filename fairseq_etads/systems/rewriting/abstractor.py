@@ -71,7 +71,7 @@ class Abstractor:
         )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
-        """Hypotheses of each sentence (ids (n,) of the dictionary, without the end symbol), best first.
+        """Rewrite sentences, given as ids (n,) without the end symbol; returns the hypotheses of each, best first.
 
         See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for their contents. Sentences are truncated as
         in the model's training; equal ones are rewritten once.

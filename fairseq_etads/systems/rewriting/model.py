@@ -46,7 +46,7 @@ class PointerExtractorConfig(FairseqDataclass):
     )
 
 
-class Scores(NamedTuple):
+class CandidateScores(NamedTuple):
     """A pointer extractor's output for the steps of a choice.
 
     Attributes:
@@ -136,7 +136,7 @@ class PointerExtractor(SelectingModel):
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, chosen: Optional[Tensor] = None, **_: Any
-    ) -> Scores:
+    ) -> CandidateScores:
         """Score each step of a choice.
 
         Args:
@@ -147,7 +147,7 @@ class PointerExtractor(SelectingModel):
         candidates = self.with_stop(sentences)
         logits = self.pointer_network.follow(candidates, chosen)
         logits = logits.masked_fill(candidates.missing[:, None], -math.inf)
-        return Scores(logits, None if self.critic is None else self.critic(sentences, chosen.shape[1]))
+        return CandidateScores(logits, None if self.critic is None else self.critic(sentences, chosen.shape[1]))
 
     @torch.no_grad()
     def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:

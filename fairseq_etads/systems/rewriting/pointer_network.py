@@ -74,7 +74,7 @@ State = Tuple[Tensor, Tensor]
 
 
 class _Comparison(nn.Module):
-    """The weights of scores v · tanh(W_k h_j + W_q q_t)."""
+    """Weights v, W_k and W_q of the scores v · tanh(W_k h_j + W_q q_t)."""
 
     def __init__(self, width: int, hidden: int):
         super().__init__()

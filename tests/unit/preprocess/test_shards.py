@@ -61,7 +61,7 @@ def test_joined_shares_are_what_one_process_makes(text, tmp_path):
     for value in ("2/3", "3/3"):
         share(text, out, value)
         assert [path.name for path in out.iterdir()] == ["shards"], "shares keep out of one another's way"
-    with pytest.raises(InputError, match="of 3 shares, 1 are not complete; run the same command with --shard 1/3"):
+    with pytest.raises(InputError, match="of 3 shards, 1 are not complete; run the same command with --shard 1/3"):
         prepare(WORDS, text, out, 1)
     share(text, out, "1/3")
     parts = [list(read_lines(path)) for path in sorted(out.glob("shards/*/tokens/train.source"))]
@@ -92,7 +92,7 @@ def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     assert not (out / "tokens" / "train.source").exists()
     shutil.rmtree(out / "shards" / "2-of-2")
     share(text, out, "1/3")
-    with pytest.raises(InputError, match="has shares of 2 and of 3"):
+    with pytest.raises(InputError, match="has shards of 2 and of 3"):
         prepare(WORDS, text, out, 1)
 
 
