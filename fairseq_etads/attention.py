@@ -91,7 +91,8 @@ def saliency_attention(
     """(g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
 
     Args:
-        q: (B, H, T, D). k, v: (B, H, S, D).
+        q: (B, H, T, D).
+        k, v: (B, H, S, D).
         gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries and keys times W_h and W_s. Their product
             is not scaled by sqrt(D).
         key_padding_mask: (B, S), True at padding.
@@ -183,7 +184,8 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
     """alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), beta_1 = 1 (Nallapati et al., equation 1).
 
     Args:
-        scores: e (B, T, S), of the attention before any normalisation. key_padding_mask: (B, S), True at padding.
+        scores: e (B, T, S), of the attention before any normalisation.
+        key_padding_mask: (B, S), True at padding.
 
     Returns:
         (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. The decoder of the recurrent family computes
@@ -207,8 +209,9 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     """P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
 
     Args:
-        word: P_w (B, T, S), 0 at padding. sentence: P_s (B, T, N). sentence_ids: s (B, S), int64, from 0; any number
-            from 0 to N - 1 at padding.
+        word: P_w (B, T, S), 0 at padding.
+        sentence: P_s (B, T, N).
+        sentence_ids: s (B, S), int64, from 0; any number from 0 to N - 1 at padding.
 
     Returns:
         (B, T, S), rows sum to 1, at least float32; where all products underflow, the largest logarithms decide.
@@ -224,7 +227,8 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
     """Logarithm of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
 
     Args:
-        log_word: log α (B, T, S), as :func:`log_attention` returns it. log_selected: log β_s(j) of each word (B, S).
+        log_word: log α (B, T, S), as :func:`log_attention` returns it.
+        log_selected: log β_s(j) of each word (B, S).
         key_padding_mask: (B, S), True at padding.
 
     Returns:
@@ -239,7 +243,8 @@ def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tens
     It is small where the most attended words are in sentences that the extractor finds likely.
 
     Args:
-        log_word: log α (B, T, S), before it is combined with β. log_selected: log β_s(j) of each word (B, S).
+        log_word: log α (B, T, S), before it is combined with β.
+        log_selected: log β_s(j) of each word (B, S).
 
     Returns:
         (B, T), at least float32. If a document has fewer than K words, the sum over them is still divided by K.

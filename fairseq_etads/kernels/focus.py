@@ -148,9 +148,10 @@ def focus_form(
     "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
 
     Args:
-        dtype: of the computation, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: other
-            devices.
-        length: S, with padding. exact_products: False if torch may round the factors of float32 products
+        dtype: of the computation, float32 or float64.
+        capability: of a CUDA device, (8, 0) for Ampere; None: other devices.
+        length: S, with padding.
+        exact_products: False if torch may round the factors of float32 products
             (``torch.set_float32_matmul_precision``).
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):

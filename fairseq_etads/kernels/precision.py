@@ -23,7 +23,8 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     """Compute ``layer(x)`` in float32 or better, whatever the dtypes of ``layer`` and ``x``, and under autocast.
 
     Args:
-        layer: a linear layer; its hooks are run (such as fairseq's quantisation noise). x: (…, in).
+        layer: a linear layer; its hooks are run (such as fairseq's quantisation noise).
+        x: (…, in).
 
     Returns:
         (…, out), at least float32. Gradients have the dtype of the layer's parameters.

@@ -129,7 +129,11 @@ def word_log_probs(
     """Selected entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
 
     Args:
-        states: (N, T, d). table: (at least V, d). bias: (V,) or None. columns: (N, T, K), int64, below V. size: V.
+        states: (N, T, d).
+        table: (at least V, d).
+        bias: (V,) or None.
+        columns: (N, T, K), int64, below V.
+        size: V.
         without: columns that the sum leaves out; None: no sum, which is then 0.
 
     Returns:

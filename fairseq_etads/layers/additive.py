@@ -79,8 +79,10 @@ class SharedKeys:
         """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
 
         Args:
-            query: q (B, T, A), from the decoder, with the bias. weight: v (A,).
-            coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+            query: q (B, T, A), from the decoder, with the bias.
+            weight: v (A,).
+            coverage: c (B, T, S), attention spent in earlier steps.
+            coverage_weight: w_c (A,).
 
         Returns:
             (B, T, S), at least float32.
@@ -125,7 +127,9 @@ class AdditiveAttention(nn.Module):
     have no E[o].
 
     Args:
-        hidden: width of h. word: width of E[o]; 0: without it. width: A, of keys and v.
+        hidden: width of h.
+        word: width of E[o]; 0: without it.
+        width: A, of keys and v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):
@@ -145,9 +149,11 @@ class AdditiveAttention(nn.Module):
         """Scores (N, S) of one step.
 
         Args:
-            hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the previous words (N, A), which
-                the decoder computes for all steps at once; None without words.
-            covered: coverage c (N, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+            hidden: h (N, H), N a multiple of the documents B.
+            word: ``from_word`` of the previous words (N, A), which the decoder computes for all steps at once; None
+                without words.
+            covered: coverage c (N, S), attention spent in earlier steps.
+            coverage_weight: w_c (A,).
         """
         documents, _, width = keys.doubled.shape
         query = self.from_hidden(hidden)  # (N, A)

@@ -56,9 +56,12 @@ class AttentionRecord(AttentionObserver):
     """All values that one attention module computed in its last forward pass; None for missing ones.
 
     Attributes:
-        center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
-        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`. form: of the gate. gated: the final
-            weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its sum.
+        center, scope: mu and sigma of focus-attention (B, H, S), in tokens.
+        strength: the bias's factors (H,).
+        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`.
+        form: of the gate.
+        gated: the final weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its
+            sum.
     """
 
     center: Optional[Tensor] = None

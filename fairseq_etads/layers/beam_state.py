@@ -37,7 +37,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
     ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` have nothing to reorder.
 
     Attributes:
-        documents: B. beam: current number of beams per document; rows are B * beam.
+        documents: B.
+        beam: current number of beams per document; rows are B * beam.
         dtype: for modules' keys and values, and products with them; None: the modules' own.
         memory: module -> name -> tensor with a row per document.
         visible: (B, beam, columns), the columns that each hypothesis sees, including the current step's.

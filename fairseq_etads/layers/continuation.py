@@ -75,7 +75,8 @@ class Continuation(nn.Module):
         """Terms for the logits of copy attention (N, T, S) and of p_gen (N, T), in float32.
 
         Args:
-            states: h (N, T, features). copyable: (N, 1, S) bool, the positions that count for p_gen.
+            states: h (N, T, features).
+            copyable: (N, 1, S) bool, the positions that count for p_gen.
         """
         values = in_float32(self.values, states)  # (N, T, 3)
         scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)

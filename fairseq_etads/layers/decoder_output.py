@@ -47,7 +47,8 @@ class DecoderOutput:
         vocabulary: the words of the columns. None: the output layer's words, as in fairseq's own models.
         pointer: the pointer's decisions; None for a model without one.
         words: the log-probabilities that a :class:`WordRequest` asked for; None: use the logits.
-        selection: of a model that selects sentences. sentence_attention: of a model with an extractor.
+        selection: of a model that selects sentences.
+        sentence_attention: of a model with an extractor.
         closed_book_logits: (N, T, V), of the closed-book decoder in training.
         inner_states: the states of each layer, in the form of fairseq's decoders.
     """

@@ -63,7 +63,8 @@ class SharedTableOutput(nn.Module):
     """An output layer over the first V words of a larger table of word vectors.
 
     Args:
-        weight: the table (at least V rows, D). known_words: V.
+        weight: the table (at least V rows, D).
+        known_words: V.
 
     Attributes:
         bias: (V,); None (the initial value): no bias.

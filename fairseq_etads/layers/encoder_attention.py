@@ -42,7 +42,9 @@ def blockwise_attention(
     Weights are computed for a block of queries at a time, and recomputed in the backward pass with the same dropout.
 
     Args:
-        q: (B, H, T, D). k, v: (B, H, S, D). key_padding_mask: (B, S), True at padding.
+        q: (B, H, T, D).
+        k, v: (B, H, S, D).
+        key_padding_mask: (B, S), True at padding.
 
     Returns:
         (B, H, T, D) in the dtype of ``v``.

@@ -25,7 +25,8 @@ class NeighbourInputs(nn.Module):
     """The sum over offsets k of W_k e_(t+k), for each word t.
 
     Args:
-        width: D, of word vectors. offsets: distances k to the neighbours; negative ones are before the word.
+        width: D, of word vectors.
+        offsets: distances k to the neighbours; negative ones are before the word.
     """
 
     def __init__(self, width: int, offsets: Sequence[int]):

@@ -26,9 +26,10 @@ class WordLogProbs(NamedTuple):
     """log P_vocab of the words that a loss needs, instead of log P_vocab (N, T, C) of all words.
 
     Attributes:
-        width: C. target: (N, T), of the target words; values for slots are not used. in_document: (N, T, U), of each
-            distinct word of the document; U = 0 if they are not needed. total: (N, T), the sum over the words that
-            label smoothing counts; 0 without label smoothing.
+        width: C.
+        target: (N, T), of the target words; values for slots are not used.
+        in_document: (N, T, U), of each distinct word of the document; U = 0 if they are not needed.
+        total: (N, T), the sum over the words that label smoothing counts; 0 without label smoothing.
     """
 
     width: int
@@ -221,7 +222,8 @@ class PointerOutput:
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
-            total: (N, T), its sum over the words that can be generated. count: their number, or (N, 1).
+            total: (N, T), its sum over the words that can be generated.
+            count: their number, or (N, 1).
 
         Returns:
             The sum (N, T), which includes the slots that the document uses; the count (N, 1).
@@ -339,8 +341,9 @@ class Pointer(PointerHead):
     by the root of the width, as everywhere in a Transformer.
 
     Args:
-        state_dim: width of decoder states. memory_dim: width of encoder outputs. kind, continues: see
-            :class:`PointerHead`.
+        state_dim: width of decoder states.
+        memory_dim: width of encoder outputs.
+        kind, continues: see :class:`PointerHead`.
     """
 
     def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):

@@ -117,8 +117,11 @@ class PooledSentences(nn.Module):
     x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
 
     Args:
-        dictionary: of documents. embed_dim: width of word vectors. width: of x. place_dim: width of the two position
-            vectors, 0 for none. has_features: whether :class:`SentenceFeatures` are read.
+        dictionary: of documents.
+        embed_dim: width of word vectors.
+        width: of x.
+        place_dim: width of the two position vectors, 0 for none.
+        has_features: whether :class:`SentenceFeatures` are read.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -136,7 +139,8 @@ class PooledSentences(nn.Module):
 
         Args:
             vectors: word vectors (M, W, E) of the M sentences with words, in the order of ``there``.
-            tokens: ids (B, N, W). there: (B, N, W) bool, True at words.
+            tokens: ids (B, N, W).
+            there: (B, N, W) bool, True at words.
 
         Returns:
             (B, N, width), 0 where a sentence has no words.
@@ -162,7 +166,10 @@ class DocumentScores(nn.Module):
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
     Args:
-        states: width of h. vectors: width of x. width: of d and of the hidden layer. dropout: a module.
+        states: width of h.
+        vectors: width of x.
+        width: of d and of the hidden layer.
+        dropout: a module.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):

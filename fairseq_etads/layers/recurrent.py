@@ -28,8 +28,9 @@ class Bidirectional(nn.Module):
     end are discarded.
 
     Args:
-        rnn: the network, batch first and bidirectional. dropout: between its layers. learnt_start: learn the initial
-            states (Chen and Bansal 2018) instead of using 0.
+        rnn: the network, batch first and bidirectional.
+        dropout: between its layers.
+        learnt_start: learn the initial states (Chen and Bansal 2018) instead of using 0.
     """
 
     states = 1
@@ -55,7 +56,8 @@ class Bidirectional(nn.Module):
         """Read sequences.
 
         Args:
-            x: inputs (B, S, input_dim). padding: (B, S) bool, True at padding.
+            x: inputs (B, S, input_dim).
+            padding: (B, S) bool, True at padding.
 
         Returns:
             states (B, S, 2 * hidden), 0 at padding. The final states (B, 2 * hidden): the forward direction's at the
@@ -117,7 +119,9 @@ class Bidirectional(nn.Module):
         """Run one direction of one layer.
 
         Args:
-            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True after a document's end.
+            x: (B, S, D).
+            weights: W_ih, W_hh, b_ih, b_hh.
+            ended: (B, S) bool, True after a document's end.
             first: the tensors of the initial state, each (1, B, hidden).
 
         Returns:
@@ -130,7 +134,10 @@ class BidirectionalGRU(Bidirectional):
     """A bidirectional GRU, see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: between them.
         learnt_start: learn the initial states.
     """
 
@@ -151,7 +158,10 @@ class BidirectionalLSTM(Bidirectional):
     """A bidirectional LSTM with one bias per gate (torch's has two); see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: between them.
         learnt_start: learn the initial states.
     """
 
@@ -185,7 +195,8 @@ class ElmanCell(nn.Module):
     """One step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
 
     Args:
-        input_dim: width of x. hidden: width of h.
+        input_dim: width of x.
+        hidden: width of h.
     """
 
     def __init__(self, input_dim: int, hidden: int):
@@ -227,7 +238,8 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     """Positions of the first and the last token of each sentence.
 
     Args:
-        ids: (B, S), from :func:`sentence_ids`. padding: (B, S) bool.
+        ids: (B, S), from :func:`sentence_ids`.
+        padding: (B, S) bool.
 
     Returns:
         first and last (B, N), positions in the document; missing (B, N) bool, True where a document has fewer than N
@@ -249,8 +261,8 @@ def read_by_sentence(
     """Run a network on each sentence separately: its states do not depend on other sentences.
 
     Args:
-        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`. ids: (B, S), the index of each token's
-            sentence, 0 at padding.
+        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`.
+        ids: (B, S), the index of each token's sentence, 0 at padding.
 
     Returns:
         The results of ``network`` for whole documents. The final states and memory cells are the forward direction's at
@@ -282,7 +294,8 @@ class Sentences(NamedTuple):
 
     Attributes:
         states: h (B, N, 2H), 0 where a document has fewer than N sentences; with a gate g * h.
-        keys: for attention to sentences (B, N, A). missing: (B, N) bool, True where there is no sentence.
+        keys: for attention to sentences (B, N, A).
+        missing: (B, N) bool, True where there is no sentence.
         documents: d (B, 2H), the forward state of each document's last sentence and the backward state of its first.
     """
 
@@ -299,7 +312,9 @@ class SentenceEncoder(nn.Module):
     first.
 
     Args:
-        word_dim: width of word-level states. hidden: H. attention_dim: A.
+        word_dim: width of word-level states.
+        hidden: H.
+        attention_dim: A.
         positions: whether keys also depend on vectors of the sentences' positions, as in the paper.
         gate: whether each state is gated, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et
             al. 2018).
@@ -342,8 +357,11 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
     Args:
         kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
-            none: [h; c]. layer: with W, b.
-        hidden: h (…, H). word: E, the previous words' vectors (…, E). context: c (…, M).
+            none: [h; c].
+        layer: with W, b.
+        hidden: h (…, H).
+        word: E, the previous words' vectors (…, E).
+        context: c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
@@ -354,8 +372,9 @@ class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 
     Args:
-        weight: (V, E), or a shared table that begins with these rows. words: V. bias: whether to learn a bias;
-            otherwise it is a constant 0.
+        weight: (V, E), or a shared table that begins with these rows.
+        words: V.
+        bias: whether to learn a bias; otherwise it is a constant 0.
     """
 
     bias: Tensor

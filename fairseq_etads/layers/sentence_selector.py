@@ -29,8 +29,12 @@ class SentenceSelector(nn.Module):
     nonlinearity a; an LSTM has a second equation for its memory cell.
 
     Args:
-        hidden: width of the decoder's state, and of q. sentence: width of h'. attention_dim: width of keys and v.
-        nonlinearity: a. has_cell: whether the decoder has a memory cell. is_dot: compare by q · key, without weights.
+        hidden: width of the decoder's state, and of q.
+        sentence: width of h'.
+        attention_dim: width of keys and v.
+        nonlinearity: a.
+        has_cell: whether the decoder has a memory cell.
+        is_dot: compare by q · key, without weights.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -60,8 +64,11 @@ class SentenceSelector(nn.Module):
         """Select for the next sentence.
 
         Args:
-            written: e_(t-1) (N, Q). selected: r_(t-1) (N, M). plan: q_(t-1) (N, Q).
-            keys: of B documents' sentences (B, L, A), N a multiple of B. states: h' (B, L, M).
+            written: e_(t-1) (N, Q).
+            selected: r_(t-1) (N, M).
+            plan: q_(t-1) (N, Q).
+            keys: of B documents' sentences (B, L, A), N a multiple of B.
+            states: h' (B, L, M).
             missing: (N, L) bool, True where a document has no sentence.
 
         Returns:
@@ -121,7 +128,8 @@ class SentenceAttention(NamedTuple):
 
     Attributes:
         log_word: log of the attention to words α (N, T, S), before it is combined with β.
-        log_selected: log β of each word's sentence (B, S). extraction: the extractor's output for B documents.
+        log_selected: log β of each word's sentence (B, S).
+        extraction: the extractor's output for B documents.
     """
 
     log_word: Tensor

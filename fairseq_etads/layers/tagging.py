@@ -33,8 +33,10 @@ class SpellingEncoder(nn.Module):
     and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: for the spelling of ids, including its copy tail. letter: width of a letter's vector.
-        filters: width of a word's vector. width: number of letters that a filter sees.
+        dictionary: for the spelling of ids, including its copy tail.
+        letter: width of a letter's vector.
+        filters: width of a word's vector.
+        width: number of letters that a filter sees.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -76,7 +78,10 @@ class TaggerLSTM(nn.Module):
     :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU` for the reason.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers. dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: between them.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -112,9 +117,10 @@ def words_by_sentence(
     """Group the words of documents by sentence.
 
     Args:
-        src_tokens: (B, S). real: (B, S) bool, True at words: not at padding, end symbols and marks.
-        mark: id of the token that ends a sentence. sentences, words: maximum number of sentences per document and of
-            words per sentence.
+        src_tokens: (B, S).
+        real: (B, S) bool, True at words: not at padding, end symbols and marks.
+        mark: id of the token that ends a sentence.
+        sentences, words: maximum number of sentences per document and of words per sentence.
 
     Returns:
         ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; for each token the index of its
@@ -141,7 +147,8 @@ class NovelSentences(nn.Module):
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
 
     Args:
-        input_dim: width of h. features: width of u and d.
+        input_dim: width of h.
+        features: width of u and d.
     """
 
     def __init__(self, input_dim: int, features: int):

@@ -68,8 +68,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Attend from the summary to the document.
 
         Args:
-            query: (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys. key:
-                encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
+            query: (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys.
+            key: encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
             key_padding_mask: (B, S), True at padding.
             incremental_state: caches the document's projected keys, values and gate keys.
             need_weights: also return the weights that sum to 1, averaged over heads: (B * beam, T, S); see
@@ -100,7 +100,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Attention in training, and step by step as in fairseq.
 
         Args:
-            q: queries (B, H, T, D). gate_q: the gate's queries, or None. memory: from :meth:`_project_memory`.
+            q: queries (B, H, T, D).
+            gate_q: the gate's queries, or None.
+            memory: from :meth:`_project_memory`.
 
         Returns:
             (B, H, T, D), and the weights (B, H, T, S) if they are needed.

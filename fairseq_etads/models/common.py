@@ -82,7 +82,9 @@ class EncodingDecoding:
         """Read documents, and score the words of their summaries.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the previous words (B, T), ids of the dictionary.
+            src_tokens: (B, S).
+            src_lengths: (B,).
+            prev_output_tokens: the previous words (B, T), ids of the dictionary.
             request: the words that a loss needs, instead of logits of all words.
             of_documents: further inputs of the encoder.
 
@@ -125,7 +127,9 @@ def preset_dataclass(
     """Make the dataclass of a preset's options.
 
     Args:
-        options: name, type, default and metadata of each. changes: other defaults, by name. module: of the dataclass.
+        options: name, type, default and metadata of each.
+        changes: other defaults, by name.
+        module: of the dataclass.
 
     Raises:
         ValueError: ``changes`` names no option.
@@ -214,7 +218,9 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if weights belong to a model with another number of known words.
 
     Args:
-        state_dict: a model's weights. side: "source" or "target". part: the encoder or decoder to load them into.
+        state_dict: a model's weights.
+        side: "source" or "target".
+        part: the encoder or decoder to load them into.
     """
     name = "encoder" if side == "source" else "decoder"
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
@@ -229,7 +235,8 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
     """Number of positions of a side, "source" or "target": enough for the task's truncation length.
 
     Args:
-        limit: --max-source-positions or --max-target-positions. learnt: whether positions are learned.
+        limit: --max-source-positions or --max-target-positions.
+        learnt: whether positions are learned.
 
     Raises:
         ValueError: the options, or the checkpoint being loaded, allow fewer.

@@ -91,7 +91,8 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     unknown word to the tables of word vectors instead; :func:`without_rare_words` does the same for targets.
 
     Args:
-        task: the task. build: builds the model from ``cfg`` with the task that it is given.
+        task: the task.
+        build: builds the model from ``cfg`` with the task that it is given.
 
     Raises:
         ValueError: see :func:`check_suitable`.

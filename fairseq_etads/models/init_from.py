@@ -37,7 +37,8 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     """Tell whether training starts rather than resumes from its own checkpoint.
 
     Args:
-        cfg: the task's options. option: the one that names the initial weights.
+        cfg: the task's options.
+        option: the one that names the initial weights.
 
     Raises:
         ValueError: another option names other initial weights.
@@ -62,8 +63,11 @@ def load_initial_weights(
     sentence extractor can also use the weights of one inside a summariser.
 
     Args:
-        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: the option that
-            named ``path``. whole: whether all weights of the model must be there, and no others.
+        model: newly built.
+        path: a checkpoint of fairseq-train.
+        task: has the dictionaries.
+        option: the option that named ``path``.
+        whole: whether all weights of the model must be there, and no others.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -25,8 +25,10 @@ class PointingDecoder:
     """A mixin for a decoder, inherited before one of fairseq's decoder classes.
 
     Attributes:
-        pointer: the pointer head, or None. dictionary: the known words.
-        output_projection: a linear layer over the known words. output_layer: logits of states (N, T, d).
+        pointer: the pointer head, or None.
+        dictionary: the known words.
+        output_projection: a linear layer over the known words.
+        output_layer: logits of states (N, T, d).
     """
 
     shares_documents = True
@@ -53,9 +55,11 @@ class PointingDecoder:
         """Replace the output's states by logits, and add the batch's vocabulary and a pointer's decisions.
 
         Args:
-            output: with states (N, T, d), the output layer's input, in place of logits. memory: encoder states (S, B,
-                E) for the pointer. tokens: the previous words (N, T or more), ids of the dictionary. encoder_out: of
-                the encoder. request: of a loss; the output then has ``words``, and states in place of logits.
+            output: with states (N, T, d), the output layer's input, in place of logits.
+            memory: encoder states (S, B, E) for the pointer.
+            tokens: the previous words (N, T or more), ids of the dictionary.
+            encoder_out: of the encoder.
+            request: of a loss; the output then has ``words``, and states in place of logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:

@@ -48,8 +48,10 @@ class CheckpointWords:
         """Reorder the rows of a table of words to the data's dictionary.
 
         Args:
-            name: of the parameter. given: the checkpoint's (R, …). parameter: the model's (V, …); its rows stay for
-                words that pad fairseq's dictionary and that the checkpoint lacks.
+            name: of the parameter.
+            given: the checkpoint's (R, …).
+            parameter: the model's (V, …); its rows stay for words that pad fairseq's dictionary and that the checkpoint
+                lacks.
 
         Raises:
             ValueError: R does not fit the file, or a known word of the data is not in it.

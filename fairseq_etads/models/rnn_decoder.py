@@ -59,9 +59,11 @@ class StepOutputs(NamedTuple):
     """Outputs of all steps.
 
     Attributes:
-        hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
+        hidden: h (N, T, H).
+        cells: c of an LSTM (N, T, H), or None.
         inputs: the previous words' vectors, or with --merge-input the cell's input instead (N, T, E).
-        contexts: (N, T, M). log_weights: log of the attention (N, T, S).
+        contexts: (N, T, M).
+        log_weights: log of the attention (N, T, S).
         log_word: the same before it was combined with the attention to sentences; None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None.
         readouts: the output layer's input (N, T, R); None if no step depends on it, so that it is computed later.
@@ -99,9 +101,13 @@ class EncodedDocuments(NamedTuple):
     hypothesis.
 
     Attributes:
-        states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
-        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool.
-            sentence_states: (B, L, M). None without hierarchical attention.
+        states: the encoder's states (B, S, M).
+        keys: W_c h (B, S, A).
+        padding: (N, S) bool, True at padding.
+        sentence_keys: (B, L, A) for L sentences.
+        sentence_ids: (N, S).
+        sentence_padding: (N, L) bool.
+        sentence_states: (B, L, M). None without hierarchical attention.
         log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
     """
 
@@ -153,8 +159,12 @@ class ClosedBookDecoder(nn.Module):
     softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
 
     Args:
-        is_lstm: whether the cell is an LSTM, else it is a GRU. word: E, width of word vectors. hidden: H. words: V.
-        dropout: of the states. cut: whether the encoder learns nothing from it, a control of the paper's.
+        is_lstm: whether the cell is an LSTM, else it is a GRU.
+        word: E, width of word vectors.
+        hidden: H.
+        words: V.
+        dropout: of the states.
+        cut: whether the encoder learns nothing from it, a control of the paper's.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -205,7 +215,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     2018). The context (c) and the coverage continue from sentence to sentence.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
+        cfg: the model's options.
+        dictionary: the known words.
+        embed_tokens: their vectors.
         output: weight (V, E) of the output layer, or a shared table that begins with these rows.
         source_words: id in ``dictionary`` of each known word of the documents, or 0; None: the same words.
         context: M, the width of the encoder's states.

@@ -47,7 +47,9 @@ class WordEncoder(FairseqEncoder):
     """Base of the recurrent family's encoders: words and their factors, and the rows of their output.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
+        cfg: the model's options.
+        dictionary: the known words.
+        embed_tokens: their vectors.
         factors: name -> table of vectors of each source factor; read in alphabetical order.
 
     Attributes:
@@ -93,7 +95,9 @@ class RecurrentEncoder(WordEncoder):
     bridge.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
+        cfg: the model's options.
+        dictionary: the known words.
+        embed_tokens: their vectors.
         factors: name -> table of vectors of each source factor; read in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
@@ -145,7 +149,9 @@ class RecurrentEncoder(WordEncoder):
         """Encode documents.
 
         Args:
-            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column per factor.
+            src_tokens: (B, S), int64.
+            src_lengths: ignored.
+            factors: (B, S, F), int64, one column per factor.
 
         Returns:
             lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),

@@ -35,7 +35,8 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
     """A model that reads documents and selects words or sentences of them.
 
     Attributes:
-        unit: "words" or "sentences". special: tokens of documents that are not words.
+        unit: "words" or "sentences".
+        special: tokens of documents that are not words.
         criterions: criterions that train it.
         labels_in_order: whether its labels are the sentences in the order of the summary, see
             :class:`~fairseq_etads.data.selection.SentenceOrder`, and not a number for each token.

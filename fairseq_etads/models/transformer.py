@@ -49,8 +49,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
 
     Attributes:
-        factors: name -> table of vectors of each source factor. factor_maps: name -> linear map to the width of the
-            words' vectors, for factors with another width.
+        factors: name -> table of vectors of each source factor.
+        factor_maps: name -> linear map to the width of the words' vectors, for factors with another width.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
@@ -118,7 +118,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """Encode documents like fairseq, with source factors, and with "src_tokens" for the pointer.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column per factor.
+            src_tokens: (B, S).
+            src_lengths: (B,).
+            factors: (B, S, F), int64, one column per factor.
             return_all_hiddens, token_embeddings: see fairseq.
 
         The decoder attends to "encoder_out": the states aggregated, then gated, if the options say so. An aggregated
@@ -214,7 +216,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         """Compute logits (N, T, V) and a dict, see :class:`DecoderOutput`; arguments as in fairseq.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary. features_only: return the output layer's input.
+            prev_output_tokens: (N, T), ids of the dictionary.
+            features_only: return the output layer's input.
             request: the words that a loss needs, instead of logits of all words.
         """
         # fairseq asks for the padding's mask whatever this says, or else waits for a GPU to learn whether there is any

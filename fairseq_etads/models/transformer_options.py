@@ -407,8 +407,9 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
-        config: a TransformerConfig. is_new: whether the model is built to be trained; the checkpoint of a model that
-            exists is loaded even if it was trained with options that had no effect.
+        config: a TransformerConfig.
+        is_new: whether the model is built to be trained; the checkpoint of a model that exists is loaded even if it was
+            trained with options that had no effect.
 
     Raises:
         ValueError: an option's value is impossible, does not fit another's, or has no effect.

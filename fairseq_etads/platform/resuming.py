@@ -130,8 +130,8 @@ class _Resumption:
     """Compares a checkpoint with the current options, and corrects it before fairseq's trainer reads it.
 
     Args:
-        trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by
-            --finetune-from-model.
+        trainer: fairseq's.
+        reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by --finetune-from-model.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):

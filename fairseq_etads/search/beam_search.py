@@ -197,7 +197,8 @@ class BeamSearch:
         """Run one step of the search; False when no document is left.
 
         Args:
-            lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
+            lprobs: (B, beam, V), changed in place.
+            attention: (B, beam, S). beam is 1 in the first step.
         """
         live, beam = self.live, self.live.beam
         self._apply_rules(step, lprobs)

@@ -44,8 +44,10 @@ class CallOption(NamedTuple):
     """An option of a call.
 
     Attributes:
-        declared: its name in ``options.py``. setting: its name in :class:`SearchSettings`.
-        kind: int, float, bool or str. help: for ``--help``.
+        declared: its name in ``options.py``.
+        setting: its name in :class:`SearchSettings`.
+        kind: int, float, bool or str.
+        help: for ``--help``.
         choices: the values of a choice; None means "depends on the model and the other options".
         least: smallest value of a number.
     """
@@ -147,7 +149,8 @@ def call_settings(
     """Return the settings of a call, in the form of :func:`search_settings`.
 
     Args:
-        folder: the folder's defaults, which may hold options without effect. given: the call's own options.
+        folder: the folder's defaults, which may hold options without effect.
+        given: the call's own options.
         has_pointer: whether the model can copy; None: not yet known, and not checked.
 
     Raises:

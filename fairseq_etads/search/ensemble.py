@@ -102,7 +102,8 @@ class SharingMember(Member):
     """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
-        selection: words that its pointer may copy; None: all. candidates: the words of its softmax; None: all V.
+        selection: words that its pointer may copy; None: all.
+        candidates: the words of its softmax; None: all V.
     """
 
     first_beam = 1
@@ -292,7 +293,8 @@ class Ensemble:
         """Let hypotheses continue others in all members, see :meth:`Member.reorder`.
 
         Args:
-            old_beam: number of hypotheses per document in the previous step. first: that was the first step.
+            old_beam: number of hypotheses per document in the previous step.
+            first: that was the first step.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:

@@ -49,7 +49,8 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute ``(x + offset).flatten(1).topk(k)``, values and flat indices (B, k), best first, without the whole sum.
 
     Args:
-        x: (B, beam, V). offset: (B, beam, 1).
+        x: (B, beam, V).
+        offset: (B, beam, 1).
 
     The k largest values are in the k blocks of words with the largest maxima. Finding maxima is several times faster
     than sorting, so in a large vocabulary the blocks are found first; a small one is sorted at once.
@@ -85,9 +86,12 @@ def recombined(
     Extensions that end are never left out, because they have no future that could equal another's.
 
     Args:
-        best: function that finds a given number of best extensions. tokens: (B, beam, t), the hypotheses to extend.
-        words: number of last words to compare, including the new one. end: the end symbol.
-        count: number of extensions to return. most: number of all extensions.
+        best: function that finds a given number of best extensions.
+        tokens: (B, beam, t), the hypotheses to extend.
+        words: number of last words to compare, including the new one.
+        end: the end symbol.
+        count: number of extensions to return.
+        most: number of all extensions.
 
     Returns:
         ``count`` extensions of each document; those that are missing have the score -inf.

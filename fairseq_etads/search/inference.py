@@ -84,8 +84,10 @@ class _Products(NamedTuple):
     """Kinds of products of a copy on this processor.
 
     Attributes:
-        dtype: of products other than 8-bit integer ones. packed: whether their weights are packed.
-        int8: whether there are 8-bit integer products. memory: dtype of cached keys and values.
+        dtype: of products other than 8-bit integer ones.
+        packed: whether their weights are packed.
+        int8: whether there are 8-bit integer products.
+        memory: dtype of cached keys and values.
     """
 
     dtype: torch.dtype

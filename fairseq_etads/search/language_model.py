@@ -15,7 +15,8 @@ class LanguageModelTerm(SearchTerm):
     """A language model in the search.
 
     Args:
-        model: a fairseq language model. weight: of its log-probabilities (``--lm-weight``).
+        model: a fairseq language model.
+        weight: of its log-probabilities (``--lm-weight``).
     """
 
     def __init__(self, model: nn.Module, weight: float):
@@ -55,7 +56,9 @@ class _LanguageModel(ActiveTerm):
     word and among the previous words.
 
     Args:
-        model: in evaluation mode. weight: of its log-probabilities. vocabulary: see :class:`TermBatch`.
+        model: in evaluation mode.
+        weight: of its log-probabilities.
+        vocabulary: see :class:`TermBatch`.
     """
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):

@@ -250,8 +250,9 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], facts: 
     """Reason why one of the given options has no effect; empty if all have an effect.
 
     Args:
-        given: options that differ from their defaults. present: all options, including fairseq's; missing ones are off.
-            facts: of :data:`FACTS`; missing ones are not checked.
+        given: options that differ from their defaults.
+        present: all options, including fairseq's; missing ones are off.
+        facts: of :data:`FACTS`; missing ones are not checked.
     """
     for name, value in given.items():
         if name not in DECLARED:

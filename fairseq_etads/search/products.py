@@ -129,7 +129,8 @@ class WideLinear(nn.Module):
     which can cost more than the product. **Each call overwrites the previous call's result in the same thread.**
 
     Args:
-        weight: (V, in). bias: (V,) or None.
+        weight: (V, in).
+        bias: (V,) or None.
         make: makes the layer of one block from its weight and bias, a :class:`PackedLinear` or :class:`Int8Linear`.
     """
 

@@ -43,8 +43,10 @@ def score_references(
     """Score the references of a batch.
 
     Args:
-        models: an ensemble. sample: a batch with references, "target" (B, T), in ids of the dictionary.
-        pad: id of padding. score: fairseq's scorer, given the models and the batch with "target" as extended ids.
+        models: an ensemble.
+        sample: a batch with references, "target" (B, T), in ids of the dictionary.
+        pad: id of padding.
+        score: fairseq's scorer, given the models and the batch with "target" as extended ids.
 
     Raises:
         ValueError: the batch has no references.

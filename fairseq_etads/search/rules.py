@@ -61,7 +61,8 @@ class Step:
         longest: (B,), maximum number of tokens of each summary before the end symbol.
         dictated: (B,), each document's word of the prefix, padding after its prefix; None after all prefixes.
         forced: (B,), bool, True for documents with such a word; None if there is none.
-        decided_against: see :attr:`Ensemble.decided_against`. constraints: (B, n), packed, or None.
+        decided_against: see :attr:`Ensemble.decided_against`.
+        constraints: (B, n), packed, or None.
         unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
     """
 
@@ -105,7 +106,9 @@ def rules_of(
     """List the rules of all steps, in order.
 
     Args:
-        settings: resolved. special: as search ids. shortest_limit: the smallest of :attr:`Step.longest`.
+        settings: resolved.
+        special: as search ids.
+        shortest_limit: the smallest of :attr:`Step.longest`.
         end_always_counts: see :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]

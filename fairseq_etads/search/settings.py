@@ -195,7 +195,8 @@ class SpecialTokens:
     """Ids of the dictionary's entries that the search treats specially.
 
     Attributes:
-        pad, unk: padding and the unknown word. eos: ends a summary, and begins it unless another symbol is given.
+        pad, unk: padding and the unknown word.
+        eos: ends a summary, and begins it unless another symbol is given.
         suppressed: never produced, unless a prefix dictates them.
         may_repeat: an n-gram that contains one is never blocked.
         sentence_mark: separates sentences; -1 if no number of sentences is required.
@@ -213,7 +214,8 @@ class SpecialTokens:
         """Look up the words of the settings.
 
         Args:
-            dictionary: the target's. eos: another end symbol than the dictionary's.
+            dictionary: the target's.
+            eos: another end symbol than the dictionary's.
 
         Raises:
             ValueError: one of the words is not in the dictionary, or the end symbol is to be suppressed.

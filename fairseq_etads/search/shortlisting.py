@@ -64,7 +64,9 @@ def batch_candidates(
     Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
 
     Args:
-        prefix: (B, T) or None. constraints: (B, n), packed, or None. start: the start symbol.
+        prefix: (B, T) or None.
+        constraints: (B, n), packed, or None.
+        start: the start symbol.
     """
     if shortlist is None:
         return None
@@ -98,7 +100,8 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates])
     """Extra encoder outputs that restrict the softmax to the candidates.
 
     Args:
-        src_tokens: (B, S), the documents. candidates: None: nothing is added.
+        src_tokens: (B, S), the documents.
+        candidates: None: nothing is added.
     """
     if candidates is None:
         return {}

@@ -187,7 +187,8 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
     """Raise ValueError for numbers with which one of fairseq's search classes would fail.
 
     Args:
-        beam: ``--beam``. words: V.
+        beam: ``--beam``.
+        words: V.
     """
     if isinstance(strategy, fairseq_search.Sampling):
         if strategy.sampling_topk > words:
@@ -277,7 +278,8 @@ def extended_constraints(
     """Convert packed constraints from dictionary ids to extended ids, on the CPU; None if the strategy has none.
 
     Args:
-        constraints: (B, n) or None. longest: maximum number of tokens of each summary before the end symbol.
+        constraints: (B, n) or None.
+        longest: maximum number of tokens of each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
     Raises:

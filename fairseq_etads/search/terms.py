@@ -58,7 +58,8 @@ class ActiveTerm(abc.ABC):
         """Change the scores of the next words in place.
 
         Args:
-            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids so far, the start symbol first.
+            lprobs: (B, beam, W), by search id.
+            tokens: (B, beam, t), search ids so far, the start symbol first.
         """
 
     def select(self, documents: Tensor) -> "ActiveTerm":

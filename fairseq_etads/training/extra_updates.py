@@ -28,9 +28,9 @@ class AuxiliaryTask:
     """A second task of the model, registered by :func:`register_extra_updates` and selected by ``--auxiliary-task``.
 
     Args:
-        task: the summarisation task; its ``cfg`` has the options --auxiliary-*. model: the untrained model. Weights
-            that only this task needs can be added to it here, as an attribute ``auxiliary``: models loaded for
-            generation leave them out.
+        task: the summarisation task; its ``cfg`` has the options --auxiliary-*.
+        model: the untrained model. Weights that only this task needs can be added to it here, as an attribute
+            ``auxiliary``: models loaded for generation leave them out.
     """
 
     def __init__(self, task: Any, model: Any):

@@ -29,7 +29,8 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     """Sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
 
     Args:
-        attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
+        attention: (B, T, S), each row sums to 1.
+        real: (B, T) bool, False at padding, on either side.
 
     Returns:
         (B, T), at least float32; 0 at padding and at a summary's first word.
@@ -59,7 +60,8 @@ def selection_loss(
     """Distance of a model's selections from their targets: (N,), see :meth:`SentenceSelection.divergence`.
 
     Args:
-        selection: of a forward pass. sample: the batch, with "sentence_targets" (N, n, m).
+        selection: of a forward pass.
+        sample: the batch, with "sentence_targets" (N, n, m).
         no_words: ids in summaries that are not words: the sentence mark, the end symbol and padding.
 
     Returns:
@@ -84,7 +86,8 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
     """Negative log-likelihood of each word (N, T), at least float32; 0 at padding.
 
     Args:
-        logits: (N, T, V), of the V known words. target: (N, T), ids; unknown words count as ``unk``.
+        logits: (N, T, V), of the V known words.
+        target: (N, T), ids; unknown words count as ``unk``.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -136,7 +139,8 @@ class LossChecks:
         """Factor of a batch's total loss: 1, or NaN for a loss (N, T) that is not finite.
 
         Args:
-            model: the trained or evaluated model, unwrapped. skip_overflow: see :func:`check_finite`.
+            model: the trained or evaluated model, unwrapped.
+            skip_overflow: see :func:`check_finite`.
 
         Raises:
             NonFiniteLossError: now, or in a later call of this object before the update is taken.

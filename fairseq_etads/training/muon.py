@@ -54,8 +54,10 @@ class MuonWithAdam(torch.optim.AdamW):
     """torch's AdamW, with Muon for one group of parameters.
 
     Args:
-        matrices: parameters with two dimensions, for Muon. others: for AdamW.
-        momentum: μ. options: of AdamW; lr and weight_decay are Muon's, too.
+        matrices: parameters with two dimensions, for Muon.
+        others: for AdamW.
+        momentum: μ.
+        options: of AdamW; lr and weight_decay are Muon's, too.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):

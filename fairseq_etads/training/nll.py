@@ -116,7 +116,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """Raise ValueError for options of the loss that exclude one another, or that the model does not support.
 
     Args:
-        cfg: the criterion's options. capabilities: of the model.
+        cfg: the criterion's options.
+        capabilities: of the model.
     """
     given = given_options(cfg, SummarizationNLLConfig)
     if "selection_loss" in given and "extraction_loss" in given:
@@ -137,8 +138,10 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: name of the criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs
-            over candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+        name: name of the criterion.
+        pointer: the model's --pointer.
+        large_vocabulary_trick: whether its softmax runs over candidates.
+        adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
     # a criterion with these options computes likelihoods of copied words, and of candidates
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
@@ -386,7 +389,9 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the likelihood of each target word.
 
         Args:
-            log_vocab: log P_vocab. target: (N, T), columns. candidates: the words of the softmax, if not all V.
+            log_vocab: log P_vocab.
+            target: (N, T), columns.
+            candidates: the words of the softmax, if not all V.
 
         Returns:
             negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).

@@ -472,7 +472,8 @@ class SummarizationTask(FairseqTask):
         """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
 
         Args:
-            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+            state: of the task in the checkpoint; empty if another task made it.
+            path: of the checkpoint.
 
         Raises:
             ValueError: names the dictionary.

@@ -69,7 +69,8 @@ def generation_options(text: Optional[str], longest: int) -> Any:
     """fairseq's options of generation from a JSON object.
 
     Args:
-        text: the JSON. longest: the value of ``max_len_b`` if the JSON has none.
+        text: the JSON.
+        longest: the value of ``max_len_b`` if the JSON has none.
 
     Raises:
         ValueError: not JSON, an unknown option, or a value of the wrong type.
@@ -159,7 +160,8 @@ class ValidationSummaries:
         """Words of a text, with joined subwords, and brackets instead of their names in the Penn Treebank.
 
         Args:
-            tokens: ids (T,) of the dictionary. unknown: replacement of the unknown word.
+            tokens: ids (T,) of the dictionary.
+            unknown: replacement of the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
@@ -176,7 +178,8 @@ class ValidationSummaries:
         treat ``-lrb-`` as the word "lrb", so it becomes a bracket.
 
         Args:
-            tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
+            tokens: ids (T,) of the dictionary.
+            role: "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)

@@ -20,7 +20,8 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     """Number the distinct ids of each row 0, 1, … in order of first occurrence.
 
     Args:
-        ids: (B, S), int64. wanted: (B, S) bool, the positions that take part.
+        ids: (B, S), int64.
+        wanted: (B, S) bool, the positions that take part.
 
     Returns:
         numbers (B, S), int64, 0 where not wanted; counts (B,), int64, the number of distinct ids in each row.
@@ -147,7 +148,8 @@ class BatchVocab:
         """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document follow one another. document: all rows are of this one.
+            tokens: rows of the same document follow one another.
+            document: all rows are of this one.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)

@@ -28,7 +28,8 @@ class OutputVocabulary(NamedTuple):
     Methods take ids (N, T), int64, N a multiple of B; rows of the same document follow one another.
 
     Attributes:
-        known_words: V. unk: id of the unknown word.
+        known_words: V.
+        unk: id of the unknown word.
         slots: the words of the documents that can be copied; None for a model without a pointer.
         candidates: the words of the softmax; None: all V.
         by_column: whether ``get_normalized_probs`` gives probabilities by column, and search ids are columns.
