@@ -250,8 +250,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Searches that currently need a model in evaluation mode (their number), and modules to return to training mode.
-    """
+    """Number of searches that need a model in evaluation mode, and its modules to return to training mode."""
 
     searches: int
     training: List[nn.Module]
