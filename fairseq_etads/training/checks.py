@@ -28,10 +28,10 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
     """Check the options of the task and of the criterion before a training.
 
     Args:
-        cfg: options of the criterion.
+        cfg: the options of the criterion.
         task_cfg: options of the task.
-        capabilities: the model's.
-        selected_by: see :func:`check_selector`.
+        capabilities: the capabilities of the model.
+        selected_by: criterions that train a selector; see :func:`check_selector`.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -65,7 +65,7 @@ def check_compatible(
 
 
 def criterion_name(cfg: Any) -> str:
-    """Name of the criterion that fairseq will build from these options."""
+    """Return the name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
@@ -75,7 +75,7 @@ def check_selector(
     """Raise ValueError if a criterion is incompatible with a content selector, or an option has no effect on it.
 
     Args:
-        criterion: its name.
+        criterion: name of the criterion.
         selected_by: the criterions that train the model, if it selects words or sentences; else none.
         trains: whether the model will be trained.
         learns_labels: whether the criterion reads labels.
@@ -105,7 +105,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     """Raise ValueError if a model cannot write summaries, or not with the words that ``selection`` names.
 
     Args:
-        selection: --selection, or None.
+        selection: value of --selection, or None.
         args: fairseq's options of generation.
     """
     for model in models:
