@@ -59,13 +59,14 @@ class Shortlist:
     def candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
     ) -> Candidates:
-        """The words of documents (B, S).
+        """Choose the candidates of documents (B, S).
 
         Args:
             src_tokens: ids of the documents' dictionary.
-            least: fewest words of a list, if there are as many.
+            least: smallest number of words of a list, if there are enough words.
             extra: (B, n), ids of further words of each document's summary.
-            always: of all summaries; ids from V on, the copy tail, are skipped in both.
+            always: ids of further words of all summaries. Ids from V on, the copy tail, are skipped here and in
+                ``extra``.
         """
         tokens = src_tokens.cpu()
         # the last column collects words that the summaries do not know
@@ -82,7 +83,7 @@ class Shortlist:
 
     @classmethod
     def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """From the arrays of a file and the two dictionaries.
+        """Make a shortlist from the arrays of a file and the two dictionaries.
 
         Args:
             frequent: (F,), int32.

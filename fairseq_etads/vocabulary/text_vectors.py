@@ -70,7 +70,7 @@ def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     """Compute vectors (V, D) of a text's words, deterministically.
 
     Args:
-        words: see :func:`cooccurrences`.
+        words: the argument of :func:`cooccurrences`.
         size: V.
         width: D.
     """
