@@ -11,7 +11,7 @@ from .recurrent import gru_step
 
 
 def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
-    """Run a bidirectional GRU: [h→; h←] of each input."""
+    """Run a bidirectional GRU. Returns [h→; h←] of each input."""
     halves = []
     for weights, inputs in ((forward, vectors), (backward, vectors[::-1])):
         h = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)

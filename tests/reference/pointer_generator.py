@@ -75,10 +75,10 @@ def closed_book(
     """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
     Args:
-        weights: of its LSTM.
-        output, bias: of its output layer.
-        first: h and c of the bridge.
-        vectors: of the previous word at each step.
+        weights: the weights of its LSTM.
+        output, bias: the weight and the bias of its output layer.
+        first: h and c from the bridge.
+        vectors: vector of the previous word at each step.
     """
     h, c = first
     found = []
