@@ -25,7 +25,7 @@ from .kernels.precision import at_least_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
-    """Products q k^T of q (…, T, D) and k (…, S, D) -> (…, T, S), at least float32.
+    """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), in float32 or better.
 
     Args:
         own_format: multiply in the dtype of q and k. Otherwise half-precision inputs, and float32 under autocast, are
@@ -44,7 +44,7 @@ def attention_weights(
     own_format: bool = False,
     bias: Optional[Tensor] = None,
 ) -> Tensor:
-    """softmax(q k^T / sqrt(D) [+ bias]): q (B, H, T, D), k (B, H, S, D) -> (B, H, T, S), exactly 0 at padding.
+    """Compute softmax(q k^T / sqrt(D) [+ bias]) (B, H, T, S) of q (B, H, T, D) and k (B, H, S, D), 0 at padding.
 
     The result is at least float32, whatever the inputs are; ``own_format``: see :func:`attention_scores`.
     """
@@ -64,7 +64,7 @@ GATES = ("sigmoid", "open", "normalised")
 def gate_logits(
     gate_q: Tensor, gate_k: Tensor, gate_level: Optional[Tensor] = None, own_format: bool = False
 ) -> Tensor:
-    """Logits of the saliency gate g (B, H, T, S); see :func:`saliency_attention` for the arguments."""
+    """Compute the logits (B, H, T, S) of the saliency gate g; see :func:`saliency_attention` for the arguments."""
     logits = attention_scores(gate_q, gate_k, own_format)
     return logits if gate_level is None else logits + gate_level[:, None, None]
 
@@ -91,7 +91,8 @@ def saliency_attention(
     """(g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
 
     Args:
-        q: (B, H, T, D). k, v: (B, H, S, D).
+        q: queries (B, H, T, D).
+        k, v: keys and values (B, H, S, D).
         gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries and keys times W_h and W_s. Their product
             is not scaled by sqrt(D).
         key_padding_mask: (B, S), True at padding.
@@ -156,8 +157,9 @@ def _saliency_attention(
 
 
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Log softmax of scores (B, T, S) over the real tokens; at padding, a number so low that its exponential is exactly
-    0.
+    """Compute the log softmax of scores (B, T, S) over the real tokens.
+
+    At padding the result is a number so low that its exponential is exactly 0.
     """
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None], PADDING_SCORE)
@@ -165,7 +167,7 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
 
 
 def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
-    """One step of temporal attention: the logarithm of exp(e_t) / beta_t (Nallapati et al., equation 1).
+    """Compute one step of temporal attention: the logarithm of exp(e_t) / beta_t (Nallapati et al., equation 1).
 
     Args:
         scores: e_t (…, S), of the attention before any normalisation, at least float32.
@@ -183,7 +185,8 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
     """alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), beta_1 = 1 (Nallapati et al., equation 1).
 
     Args:
-        scores: e (B, T, S), of the attention before any normalisation. key_padding_mask: (B, S), True at padding.
+        scores: e (B, T, S), of the attention before any normalisation.
+        key_padding_mask: (B, S), True at padding.
 
     Returns:
         (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. The decoder of the recurrent family computes
@@ -198,7 +201,7 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """:func:`hierarchical_attention` on logarithms: (B, T, S), (B, T, N), (B, S) -> (B, T, S)."""
+    """Compute :func:`hierarchical_attention` (B, T, S) on logarithms (B, T, S) and (B, T, N), with ids (B, S)."""
     index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
     return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
 
@@ -207,8 +210,9 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     """P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
 
     Args:
-        word: P_w (B, T, S), 0 at padding. sentence: P_s (B, T, N). sentence_ids: s (B, S), int64, from 0; any number
-            from 0 to N - 1 at padding.
+        word: P_w (B, T, S), 0 at padding.
+        sentence: P_s (B, T, N) of N sentences.
+        sentence_ids: sentence s of each token (B, S), int64, from 0; any number from 0 to N - 1 at padding.
 
     Returns:
         (B, T, S), rows sum to 1, at least float32; where all products underflow, the largest logarithms decide.
@@ -224,7 +228,8 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
     """Logarithm of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
 
     Args:
-        log_word: log α (B, T, S), as :func:`log_attention` returns it. log_selected: log β_s(j) of each word (B, S).
+        log_word: log α (B, T, S), as :func:`log_attention` returns it.
+        log_selected: log β_s(j) of each word (B, S).
         key_padding_mask: (B, S), True at padding.
 
     Returns:
@@ -239,7 +244,8 @@ def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tens
     It is small where the most attended words are in sentences that the extractor finds likely.
 
     Args:
-        log_word: log α (B, T, S), before it is combined with β. log_selected: log β_s(j) of each word (B, S).
+        log_word: log α (B, T, S), before it is combined with β.
+        log_selected: log β_s(j) of each word (B, S).
 
     Returns:
         (B, T), at least float32. If a document has fewer than K words, the sum over them is still divided by K.

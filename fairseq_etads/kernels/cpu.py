@@ -32,7 +32,7 @@ def _has_instructions(*names: str) -> bool:
     """Tell whether an x86 processor has one of these AVX-512-era instruction sets, and torch may use it.
 
     Args:
-        names: of functions in ``torch.cpu``; they differ between versions of torch.
+        names: names of functions in ``torch.cpu``; they differ between versions of torch.
     """
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY requests it
         return False
@@ -75,7 +75,7 @@ def pack_int8(weight: Tensor, scale: Tensor) -> Any:
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Multiply rows (n, in) in float32, between -1 and 1, rounded to 1/levels, by a packed weight: (n, out) in float32.
+    """Multiply float32 rows (n, in) between -1 and 1, rounded to 1/levels, by a packed weight. Returns (n, out).
 
     torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so a row's result depends on the
     others. Here the scale is given.
@@ -109,7 +109,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
 def flash_attention_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, normaliser: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Gradients of :func:`flash_attention` with respect to q, k and v; ``gradient`` belongs to ``out``."""
+    """Compute the gradients of :func:`flash_attention` for q, k and v; ``gradient`` belongs to ``out``."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     of_q, of_k, of_v = kernel(gradient, q, k, v, out, normaliser, 0.0, False, attn_mask=None, scale=1.0)
     return of_q, of_k, of_v

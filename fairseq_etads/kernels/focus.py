@@ -49,7 +49,7 @@ BIAS_ELEMENTS = 2**24
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Positions inside each document, and the documents' lengths; both count only real tokens.
+    """Compute the positions inside each document and the documents' lengths, which count only real tokens.
 
     Returns:
         positions (B, S) float32, 0 … m-1 at real tokens whatever the side of the padding, 0 at padding;
@@ -142,15 +142,16 @@ def focus_form(
     length: int,
     exact_products: bool = True,
 ) -> str:
-    """The default form of :func:`focus_attention`.
+    """Choose the default form of :func:`focus_attention`.
 
     It is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere
     "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
 
     Args:
-        dtype: of the computation, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: other
-            devices.
-        length: S, with padding. exact_products: False if torch may round the factors of float32 products
+        dtype: data type of the computation, float32 or float64.
+        capability: capability of a CUDA device, such as (8, 0) for Ampere; None: other devices.
+        length: S, the length with padding.
+        exact_products: False if torch may round the factors of float32 products
             (``torch.set_float32_matmul_precision``).
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):

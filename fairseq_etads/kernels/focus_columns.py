@@ -145,8 +145,9 @@ class Part(NamedTuple):
     """Columns with the focal bias of up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
-        tokens: the keys. queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and
-            gradient_keys: columns that add 0 and carry the gradient, (B, H, T, G) and (B, S of the part, G).
+        tokens: the keys.
+        queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and gradient_keys: columns
+            that add 0 and carry the gradient, (B, H, T, G) and (B, S of the part, G).
     """
 
     tokens: slice

@@ -30,7 +30,7 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
         if ctx.needs_input_grad[1]:
-            of_weight = gradient.t().mm(rows)  # oneDNN is not faster here
+            of_weight = gradient.t().mm(rows)  # for this product oneDNN is not faster
         if ctx.needs_input_grad[2]:
             of_bias = gradient.sum(dim=0)
         return of_x, of_weight, of_bias
@@ -40,7 +40,7 @@ class TrainingLinear(nn.Linear):
     """A linear layer with torch's result, except for the order in which products are added."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """(…, in) -> (…, out)."""
+        """Compute outputs (…, out) from inputs (…, in)."""
         training = torch.is_grad_enabled() and input.requires_grad and not torch.is_autocast_enabled("cpu")
         if not (training and input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32):
             return super().forward(input)

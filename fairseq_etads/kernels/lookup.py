@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def _backward_pass() -> int:
-    """Number of the backward pass running in this thread; -1 if none is."""
+    """Return the number of the backward pass running in this thread; -1 if none is."""
     return int(torch._C._current_graph_task_id())
 
 

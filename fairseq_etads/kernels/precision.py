@@ -23,10 +23,11 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     """Compute ``layer(x)`` in float32 or better, whatever the dtypes of ``layer`` and ``x``, and under autocast.
 
     Args:
-        layer: a linear layer; its hooks are run (such as fairseq's quantisation noise). x: (…, in).
+        layer: a linear layer. Its hooks, such as fairseq's quantisation noise, are run.
+        x: inputs (…, in).
 
     Returns:
-        (…, out), at least float32. Gradients have the dtype of the layer's parameters.
+        Outputs (…, out), at least float32. Gradients have the dtype of the layer's parameters.
     """
     x = at_least_float32(x)
     with torch.autocast(x.device.type, enabled=False):

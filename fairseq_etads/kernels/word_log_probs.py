@@ -32,7 +32,7 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Mask of the columns inside a chunk, and their positions in it (0 for other columns)."""
+    """Return the mask of the columns inside a chunk, and their positions in it (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
@@ -92,7 +92,8 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        # in float32: rounded to half precision after every chunk, the sum would lose most of what late chunks add
+        # The sum is kept in float32. Rounded to half precision after every chunk, it would lose most of the
+        # contributions of late chunks.
         of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
@@ -129,7 +130,11 @@ def word_log_probs(
     """Selected entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
 
     Args:
-        states: (N, T, d). table: (at least V, d). bias: (V,) or None. columns: (N, T, K), int64, below V. size: V.
+        states: states (N, T, d).
+        table: table (at least V, d).
+        bias: bias (V,), or None.
+        columns: columns (N, T, K), int64, below V.
+        size: V, the number of words.
         without: columns that the sum leaves out; None: no sum, which is then 0.
 
     Returns:

@@ -22,8 +22,8 @@ _CACHED = 2**19
 class _StepGradients:
     """Gradients from the backward passes of decoding steps, for the tensor that the steps share.
 
-    The shared tensor's own backward pass consumes the records. They are discarded when another backward pass begins,
-    because a pass that was interrupted, or needed no gradient of the shared tensor, leaves some behind.
+    The shared tensor's own backward pass consumes the records. The records are discarded when another backward pass
+    starts, because an interrupted pass, or one that needs no gradient of the shared tensor, leaves records behind.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class SharedStates:
     """Encoder states that the attention of all steps reads.
 
     Args:
-        states: (B, S, M).
+        states: encoder states (B, S, M).
     """
 
     def __init__(self, states: Tensor):
@@ -54,7 +54,7 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Sum the states weighted by attention (B, T, S) -> contexts (B, T, M)."""
+        """Compute contexts (B, T, M): sums of the states weighted by attention (B, T, S)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
@@ -62,7 +62,7 @@ class SharedKeys:
     """Keys of additive attention, shared by all steps.
 
     Args:
-        keys: k (B, S, A).
+        keys: keys k (B, S, A).
     """
 
     def __init__(self, keys: Tensor):
@@ -79,13 +79,16 @@ class SharedKeys:
         """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
 
         Args:
-            query: q (B, T, A), from the decoder, with the bias. weight: v (A,).
-            coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+            query: queries q (B, T, A) from the decoder, including the bias.
+            weight: the vector v (A,).
+            coverage: coverage c (B, T, S), the sum of the attention in earlier steps.
+            coverage_weight: the vector w_c (A,).
 
         Returns:
             (B, T, S), at least float32.
         """
-        # tanh(x) = 2 sigmoid(2x) - 1: on a CPU torch's sigmoid takes a sixth of the time of its tanh
+        # tanh(x) is computed as 2 sigmoid(2x) - 1, because torch's sigmoid takes a sixth of the time of its tanh on a
+        # CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
         scores = _SigmoidScores.apply(self._gradients, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
@@ -95,7 +98,7 @@ class DotKeys:
     """Keys of dot attention, shared by all steps.
 
     Args:
-        keys: k (B, S, A).
+        keys: keys k (B, S, A).
     """
 
     def __init__(self, keys: Tensor):
@@ -103,7 +106,7 @@ class DotKeys:
         self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
 
     def scores(self, query: Tensor) -> Tensor:
-        """Products q_t · k_j with queries (B, T, A): (B, T, S), at least float32."""
+        """Compute products q_t · k_j (B, T, S) with queries (B, T, A), in float32 or better."""
         return _Products.apply(query, self.keys, self._gradients)
 
 
@@ -113,7 +116,7 @@ class DotAttention(nn.Module):
     from_word: Optional[nn.Linear] = None
 
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
-        """Scores (N, S) of one step, from h (N, A) for N hypotheses; see :meth:`AdditiveAttention.forward`."""
+        """Compute the scores (N, S) of a step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.scores(query).view(len(hidden), -1)
 
@@ -125,7 +128,9 @@ class AdditiveAttention(nn.Module):
     have no E[o].
 
     Args:
-        hidden: width of h. word: width of E[o]; 0: without it. width: A, of keys and v.
+        hidden: width of h.
+        word: width of E[o]; 0: E[o] is not used.
+        width: A, the width of the keys and of v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):
@@ -142,12 +147,14 @@ class AdditiveAttention(nn.Module):
         covered: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
     ) -> Tensor:
-        """Scores (N, S) of one step.
+        """Compute the scores (N, S) of one step.
 
         Args:
-            hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the previous words (N, A), which
-                the decoder computes for all steps at once; None without words.
-            covered: coverage c (N, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+            hidden: states h (N, H); N is a multiple of the number of documents B.
+            word: result of ``from_word`` for the previous words (N, A), which the decoder computes for all steps at
+                once; None if words are not used.
+            covered: coverage c (N, S), the sum of the attention in earlier steps.
+            coverage_weight: the vector w_c (A,).
         """
         documents, _, width = keys.doubled.shape
         query = self.from_hidden(hidden)  # (N, A)
@@ -158,7 +165,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """Identity; in the backward pass the gradient is ``total`` of the steps' records."""
+    """The identity, with ``total`` of the steps' records as the gradient in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -177,13 +184,13 @@ class _SharedTensor(torch.autograd.Function):
 
 
 def _sum_of_products(records: List[Any]) -> Tensor:
-    """Sum over the steps of attention (B, T, S) times the gradient of its context (B, T, M): (B, S, M)."""
+    """Sum attention (B, T, S) times the gradient of its context (B, T, M) over the steps. Returns (B, S, M)."""
     weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
 
 
 def _running_sum(records: List[Any]) -> Tensor:
-    """Return the only record, the sum of all steps' gradients: (B, S, A)."""
+    """Return the only record: the sum (B, S, A) of all steps' gradients."""
     return records[0]
 
 
@@ -203,14 +210,17 @@ class _WeightedSum(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
-            # detached: with its history, a record would keep the graph alive, and the graph would keep the records
-            # alive
+            # Records are detached. With its history, a record would keep the graph alive, and the graph would keep the
+            # records alive.
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _Products(torch.autograd.Function):
-    """Queries (B, T, A) times keys (B, S, A), at least float32; records the inputs of :func:`_sum_of_products`."""
+    """Products of queries (B, T, A) and keys (B, S, A); records the inputs of :func:`_sum_of_products`.
+
+    They are computed in float32 or better.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, gradients: _StepGradients) -> Tensor:

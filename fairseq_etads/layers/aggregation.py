@@ -76,18 +76,18 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Gate states (S, B, d_m), padding_mask (B, S) or None -> (S, B, d_m)."""
+        """Gate states (S, B, d_m), with a padding mask (B, S) or None. Returns (S, B, d_m)."""
         return self.let_through(states, last_real_state(states, padding_mask))
 
     def let_through(self, states: Tensor, document: Tensor) -> Tensor:
-        """Compute g * h of states (…, d_m) from their documents' vectors s, which broadcast to the states."""
+        """Compute g * h for states h (…, d_m) and the vectors s of their documents, which broadcast to the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-    """State of each document's last token that is not padding; padding may be on either side.
+    """Return the state (B, d_m) of each document's last token that is not padding, which may be on either side.
 
-    states (S, B, d_m), padding_mask (B, S), True at padding, or None -> (B, d_m). If a row is all padding, its first
+    The states are (S, B, d_m); the padding mask is (B, S), True at padding, or None. If a row is all padding, its first
     state is returned.
     """
     if padding_mask is None:

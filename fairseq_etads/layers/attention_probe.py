@@ -30,9 +30,9 @@ class GateInputs(NamedTuple):
     gate_level: Optional[Tensor]
 
     def gate(self) -> Tuple[Tensor, Tensor]:
-        """The gate g and the attention before it, (B, H, T, S) each.
+        """Compute the gate g and the attention before it, (B, H, T, S) each.
 
-        g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. For "normalised" it is the factor
+        g is between 0 and 1, or between 0 and 2 with the forms that start at 1. For "normalised" it is the factor
         before the weights are divided by their sum.
         """
         weights = attention_weights(self.q, self.k, self.key_padding_mask)
@@ -56,9 +56,12 @@ class AttentionRecord(AttentionObserver):
     """All values that one attention module computed in its last forward pass; None for missing ones.
 
     Attributes:
-        center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
-        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`. form: of the gate. gated: the final
-            weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its sum.
+        center, scope: mu and sigma of focus-attention (B, H, S), in tokens.
+        strength: the bias's factors (H,).
+        gate: the gate g of saliency-selection (B, H, T, S); see :meth:`GateInputs.gate`.
+        form: the form of the gate.
+        gated: the final weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its
+            sum.
     """
 
     center: Optional[Tensor] = None
@@ -85,7 +88,7 @@ class AttentionRecord(AttentionObserver):
 class AttentionFigures(AttentionObserver):
     """Totals and counts of :data:`FIGURES` over the layers of one forward pass.
 
-    It reads one word per summary, and only vectors of focus-attention, so its time is not measurable.
+    For speed it reads only one word per summary, and only the vectors of focus-attention.
 
     Args:
         real: (B, T) bool, False at the padding of summaries, on either side.
@@ -123,7 +126,7 @@ class AttentionFigures(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Sums and counts (``NAME_count``) for a criterion's output, which are added over batches and processes."""
+        """Return the sums and counts (``NAME_count``) that a criterion adds up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 

@@ -37,10 +37,11 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
     ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` have nothing to reorder.
 
     Attributes:
-        documents: B. beam: current number of beams per document; rows are B * beam.
-        dtype: for modules' keys and values, and products with them; None: the modules' own.
+        documents: B, the number of documents.
+        beam: current number of beams per document; rows are B * beam.
+        dtype: data type of modules' keys and values, and of products with them; None: the modules' own.
         memory: module -> name -> tensor with a row per document.
-        visible: (B, beam, columns), the columns that each hypothesis sees, including the current step's.
+        visible: mask (B, beam, columns) of the columns that each hypothesis sees, including the current step's.
     """
 
     def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
@@ -50,7 +51,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.beam = 1
         self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
-        self.hidden = self.visible  # (B, 1, beam, columns): its negation for masked_fill, with a dimension for heads
+        # (B, 1, beam, columns): the negation of ``visible`` for masked_fill, with a dimension for heads
+        self.hidden = self.visible
         self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free ones, D)
         self._free_steps = 0  # number of further steps for which the cached tensors have space
 
@@ -64,7 +66,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.hidden = ~self.visible.unsqueeze(1)
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
-        """Store this step's keys and values (B, H, beam, D); returns those for all columns (B, H, columns, D)."""
+        """Store this step's keys and values (B, H, beam, D). Returns the ones of all columns (B, H, columns, D)."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
@@ -100,7 +102,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # documents have different numbers of visible columns; those with fewer keep some invisible ones
+        # Documents have different numbers of visible columns. The ones with fewer keep some invisible columns.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():
@@ -112,6 +114,6 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         count = kept.size(1)
         result = past.new_empty(documents, heads, count + self._free_steps * self.beam, width)
         first = torch.arange(documents * heads, device=past.device).view(documents, heads, 1) * columns
-        index = (first + kept.unsqueeze(1)).view(-1)  # of B * H * columns
+        index = (first + kept.unsqueeze(1)).view(-1)  # indices of rows among B * H * columns
         result[:, :, :count] = past.view(-1, width).index_select(0, index).view(documents, heads, count, width)
         return result

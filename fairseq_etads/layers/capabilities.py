@@ -18,10 +18,10 @@ class DecoderCapabilities(NamedTuple):
             summaries have one row per beam.
         takes_requests: its forward pass, and its model's, have the argument ``request``, a :class:`WordRequest`.
         has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
-        pointer: its pointer head.
+        pointer: its pointer head, or None.
         large_vocabulary_trick: number of words in its softmax; 0: all.
         is_incremental: it is one of fairseq's incremental decoders.
-        has_adaptive_softmax: its words are in clusters with a softmax each.
+        has_adaptive_softmax: its words are in clusters, each with its own softmax.
     """
 
     shares_documents: bool = False
@@ -34,14 +34,14 @@ class DecoderCapabilities(NamedTuple):
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside DistributedDataParallel and similar wrappers."""
+    """Return the model inside DistributedDataParallel and similar wrappers."""
     while hasattr(model, "module"):
         model = model.module
     return model
 
 
 def decoder_capabilities(model: Any) -> DecoderCapabilities:
-    """The capabilities of a model's decoder; the defaults for a model without one."""
+    """Find the capabilities of a model's decoder; the defaults for a model without a decoder."""
     decoder = getattr(model, "decoder", None)
     return DecoderCapabilities(
         shares_documents=bool(getattr(decoder, "shares_documents", False)),
@@ -55,12 +55,12 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
 
 
 def pointer_of(model: Any) -> Optional[PointerHead]:
-    """A model's pointer head, or None."""
+    """Return a model's pointer head, or None."""
     return decoder_capabilities(model).pointer
 
 
 def capabilities_of(model: Any) -> Capabilities:
-    """Mechanisms of a model that options of a training, a criterion or a search can require.
+    """List the mechanisms of a model that options of a training, a criterion or a search can require.
 
     A model from another package can name further ones in an attribute ``capabilities``.
     """

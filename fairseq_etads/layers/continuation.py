@@ -43,11 +43,11 @@ class CopyHistory(NamedTuple):
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
-        same = words[:, :, None] == source[:, None]  # (N, T', S): position j has the word before step t
-        # words written before each step; for the last step alone there is a faster way
+        same = words[:, :, None] == source[:, None]  # (N, T', S): True if position j has the word before step t
+        # This marks the words written before each step. For the last step alone there is a faster way.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
-        follows_one = F.pad(same, (1, -1))  # one position to the right
-        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))  # one step and one position before
+        follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
+        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))  # and so did the step and the position before
         return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
 
 
@@ -55,12 +55,12 @@ class Continuation(nn.Module):
     """Terms for the logits of copy attention and p_gen, computed from a :class:`CopyHistory`.
 
     The logit of position j gets v_1, v_2 and v_3 added where its three features hold, with v = W h + b of the decoder's
-    state h: at some places of a summary it pays to continue copying, at others to stop. W begins at 0 and b at
+    state h: at some places of a summary it pays to continue copying, at others to stop. W starts at 0 and b at
     :data:`FIRST_VALUES`, a weak preference for continuing. The logit of p_gen gets one learned number added if any
-    position follows the last word, and another if any follows the last two; both begin at 0.
+    position follows the last word, and another if any follows the last two; both start at 0.
 
     Args:
-        features: width of h.
+        features: the width of h.
     """
 
     def __init__(self, features: int):
@@ -72,10 +72,11 @@ class Continuation(nn.Module):
         self.gate = nn.Parameter(torch.zeros(2))
 
     def forward(self, states: Tensor, history: CopyHistory, copyable: Tensor) -> Tuple[Tensor, Tensor]:
-        """Terms for the logits of copy attention (N, T, S) and of p_gen (N, T), in float32.
+        """Compute terms for the logits of copy attention (N, T, S) and of p_gen (N, T), in float32.
 
         Args:
-            states: h (N, T, features). copyable: (N, 1, S) bool, the positions that count for p_gen.
+            states: states h (N, T, features) of the decoder.
+            copyable: mask (N, 1, S) of the positions that count for p_gen.
         """
         values = in_float32(self.values, states)  # (N, T, 3)
         scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)

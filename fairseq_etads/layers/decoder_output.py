@@ -19,9 +19,9 @@ NetOutput = Tuple[Tensor, Dict[str, Any]]
 class WordRequest:
     """Request for the words that a loss needs: an argument of a model's forward pass.
 
-    A decoder may return :class:`WordLogProbs` of just these words, without a distribution over all words. It also knows
-    that the loss depends on its whole output layer. The request is passed with the call, so that it reaches the model
-    inside DistributedDataParallel, where the output layer has to be read.
+    A decoder may answer with the :class:`WordLogProbs` of these words only, and no distribution over all words. The
+    request also tells it that the loss depends on its whole output layer. The request is passed with the call, so that
+    it reaches the model inside DistributedDataParallel, where the output layer has to be read.
 
     Attributes:
         target: (N, T), int64, ids of the dictionary.
@@ -47,8 +47,9 @@ class DecoderOutput:
         vocabulary: the words of the columns. None: the output layer's words, as in fairseq's own models.
         pointer: the pointer's decisions; None for a model without one.
         words: the log-probabilities that a :class:`WordRequest` asked for; None: use the logits.
-        selection: of a model that selects sentences. sentence_attention: of a model with an extractor.
-        closed_book_logits: (N, T, V), of the closed-book decoder in training.
+        selection: selection probabilities, from a model that selects sentences.
+        sentence_attention: attention to words and sentences, from a model with an extractor.
+        closed_book_logits: logits (N, T, V) of the closed-book decoder, in training only.
         inner_states: the states of each layer, in the form of fairseq's decoders.
     """
 
@@ -76,15 +77,15 @@ class DecoderOutput:
         return cls(logits, attention)
 
     def pair(self) -> NetOutput:
-        """The pair that fairseq expects."""
+        """Return the output as the pair that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
     def mixed(self) -> "DecoderOutput":
-        """The same output with generating and copying mixed where a hard switch would choose one of them."""
+        """Return the same output with generating and copying mixed where a hard switch would choose one."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
-        """log P_vocab, at least float32: of all words (N, T, C), or of the requested ones."""
+        """Return log P_vocab in float32 or better, for all words (N, T, C) or only for the requested ones."""
         if self.words is not None:
             return self.words
         return F.log_softmax(at_least_float32(self.logits), dim=-1)

@@ -20,7 +20,7 @@ def is_lookup_table(weight: Tensor) -> bool:
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Request the gradient of only the looked-up rows, or of the whole table; called by a lazy optimiser."""
+    """Request the gradient of only the looked-up rows, or of the whole table, for a lazy optimiser."""
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 
 
@@ -38,13 +38,14 @@ class VocabularyEmbedding(nn.Embedding):
     Args:
         weights: an embedding; its table (at least V rows, D) and padding index are used.
         unk: id of the unknown word.
-        known_words: V; None: as many as the table has rows.
+        known_words: V, the number of words; None: the number of the table's rows.
     """
 
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # with a weight, because it would otherwise initialise its own; importing the meta device takes a second
+        # The constructor gets a weight, because it would otherwise initialise one. The meta device would avoid this,
+        # too, but importing it takes a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
@@ -52,7 +53,7 @@ class VocabularyEmbedding(nn.Embedding):
         self.known_words = weights.num_embeddings if known_words is None else known_words
 
     def forward(self, input: Tensor) -> Tensor:
-        """Look up ids of any shape (…) -> (…, D)."""
+        """Look up ids of any shape (…). Returns (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
         if self.is_output_layer and not wants_sparse_gradient(self.weight):
             return look_up(known, self.weight, self.padding_idx)
@@ -63,7 +64,8 @@ class SharedTableOutput(nn.Module):
     """An output layer over the first V words of a larger table of word vectors.
 
     Args:
-        weight: the table (at least V rows, D). known_words: V.
+        weight: the table, with at least V rows (at least V, D).
+        known_words: V, the number of words.
 
     Attributes:
         bias: (V,); None (the initial value): no bias.
@@ -78,7 +80,7 @@ class SharedTableOutput(nn.Module):
         self.known_words = known_words
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute logits (…, D) -> (…, V)."""
+        """Compute logits (…, V) from states (…, D)."""
         return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:

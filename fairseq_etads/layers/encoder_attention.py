@@ -42,7 +42,9 @@ def blockwise_attention(
     Weights are computed for a block of queries at a time, and recomputed in the backward pass with the same dropout.
 
     Args:
-        q: (B, H, T, D). k, v: (B, H, S, D). key_padding_mask: (B, S), True at padding.
+        q: (B, H, T, D).
+        k, v: (B, H, S, D).
+        key_padding_mask: (B, S), True at padding.
 
     Returns:
         (B, H, T, D) in the dtype of ``v``.
@@ -77,7 +79,7 @@ class EncoderAttention(MultiheadAttention):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run fairseq's forward pass; its other options are keywords here."""
+        """Run fairseq's forward pass, which gets its other options by keyword."""
         if not self._is_for_blocks(query, key, **options):
             return super().forward(query, key, value, key_padding_mask, **options)
         q, k, v = (
@@ -124,8 +126,9 @@ class FocusAttention(Observed, MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         incremental_state: Optional[IncrementalState] = None,
     ) -> Tuple[Tensor, None]:
-        """Attend with query (S, B, d_m), also key and value -> (S, B, d_m), None: the fused kernel returns no
-        weights.
+        """Attend with ``query`` (S, B, d_m), which is also key and value.
+
+        Returns (S, B, d_m) and None, because the fused kernel returns no weights.
         """
         refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)

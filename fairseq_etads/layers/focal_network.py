@@ -34,7 +34,10 @@ def parse_scopes(value: str, heads: int) -> List[int]:
 
 
 def initial_offset(head: int) -> int:
-    """0, -1, 1, -2, 2, …: with relative centres, heads begin at the query itself and at its neighbours, in turn."""
+    """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for the heads in turn.
+
+    So the heads start at the query itself and at its neighbours.
+    """
     distance = (head + 1) // 2
     return -distance if head % 2 else distance
 
@@ -45,26 +48,26 @@ class FocalNetwork(nn.Module):
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
     G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
-    Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 0.01 in
-    the argument of the sigmoid is one token in 400.
+    Everything is computed in float32 or better, even in half-precision models and under autocast, because an error of
+    0.01 in the argument of the sigmoid is one token in 400.
 
     There are other forms than the paper's. With ``center="relative"``, for the query's position P_i,
 
         mu_i = P_i + m tanh((o_h + <u_h, U_c,h>) / m)
 
-    where U_c begins at 0, and the learned offset o_h, in tokens, at 0, -1, 1, -2, 2, … for the heads in turn. With an
-    initial scope of N tokens, U_d begins at 0 and
+    where U_c starts at 0, and the learned offset o_h, in tokens, at 0, -1, 1, -2, 2, … for the heads in turn. With an
+    initial scope of N tokens, U_d starts at 0 and
 
         sigma = m sigmoid(<u_h, U_d,h> - log(max(m / N, 2) - 1))
 
-    which begins at N, or at half of a document shorter than 2 N.
+    which starts at N, or at half of the length of a document shorter than 2 N.
 
     Args:
-        embed_dim: d_m.
+        embed_dim: d_m, the width of the states.
         num_heads: H; each head has its own slice of u and its own vectors U_c and U_d.
         center: one of ``CENTERS``.
-        initial_scope: see ``SCOPES_HELP``.
-        strength: one of ``STRENGTHS``; "learned": a factor of the bias for each head, ``strength`` (H,), which begins
+        initial_scope: the initial scope of each head; see ``SCOPES_HELP``.
+        strength: one of ``STRENGTHS``; "learned": a factor of the bias for each head, ``strength`` (H,), which starts
             at 0 (plain attention).
     """
 
@@ -87,7 +90,7 @@ class FocalNetwork(nn.Module):
         self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
         self.center_offset = nn.Parameter(torch.empty(num_heads)) if center == "relative" else None  # o
         self.strength = nn.Parameter(torch.empty(num_heads)) if strength == "learned" else None
-        # integers, which half() leaves as they are
+        # The scopes are integers because half() leaves these as they are.
         scopes = torch.tensor(parse_scopes(initial_scope, num_heads))
         self.register_buffer("initial_scopes", scopes, persistent=False)
         self.reset_parameters()
@@ -106,8 +109,7 @@ class FocalNetwork(nn.Module):
                 self.strength.zero_()
 
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Predict from queries Q (B, S, d_m), before the split into heads and unscaled -> ``center``, ``scope`` (B, H,
-        S).
+        """Predict ``center`` and ``scope`` (B, H, S) from unscaled queries Q (B, S, d_m), before the split into heads.
 
         The result is at least float32, but half-precision queries already cause errors of up to one token in 400.
         """
@@ -133,14 +135,14 @@ class FocalNetwork(nn.Module):
         return center, m * torch.sigmoid(scope - self._scope_shift(m))
 
     def _scope_shift(self, m: Tensor) -> Tensor:
-        """log(max(m / N, 2) - 1) for lengths m (B, 1, 1) and each head's initial scope N -> (B, H, 1); 0 for "half"."""
+        """Compute log(max(m / N, 2) - 1) (B, H, 1) for lengths m (B, 1, 1) and each head's N; 0 for "half"."""
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
 
 
 def focal_options(cfg: Any) -> Dict[str, str]:
-    """Arguments of :class:`FocalNetwork` that are options in SummarizationTransformerConfig."""
+    """Return the arguments of :class:`FocalNetwork` that are options in SummarizationTransformerConfig."""
     return {
         "center": str(cfg.focus_center),
         "initial_scope": str(cfg.focus_initial_scope),

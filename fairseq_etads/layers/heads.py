@@ -8,9 +8,9 @@ SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 
 
 def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
+    """Compute the queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
 
-    ``joint_proj``, which copies for inference may have, computes all three in one product.
+    Copies for inference may have a ``joint_proj``, which computes all three in one product.
     """
     joint = getattr(module, "joint_proj", None)
     if joint is None:
@@ -20,11 +20,12 @@ def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tenso
 
 
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
-    """Split (T, B * beam, H * D) -> (B, H, beam * T, D): a document's beams become further queries. A view if beam is
-    1.
+    """Split x (T, B * beam, H * D) into heads. Returns (B, H, beam * T, D), a view if beam is 1.
+
+    The beams of a document become further queries.
 
     Args:
-        documents: B; None: beam is 1.
+        documents: B, the number of documents; None: beam is 1.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -37,10 +38,10 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """Merge (B, H, beam * T, D) -> (T, B * beam, H * D), the inverse of :func:`split_heads`.
+    """Merge the heads of x (B, H, beam * T, D). Returns (T, B * beam, H * D): the inverse of :func:`split_heads`.
 
     Args:
-        rows: B * beam; None: beam is 1.
+        rows: B * beam, the number of rows; None: beam is 1.
     """
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows
@@ -50,7 +51,7 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
 
 
 def queries_to_beams(x: Tensor, rows: int) -> Tensor:
-    """Reshape (B, H, beam * T, S) -> (rows, H, T, S): one row for each of a document's beams. A view if beam is 1."""
+    """Reshape x (B, H, beam * T, S) to (rows, H, T, S), with a row for each beam; a view if beam is 1."""
     documents, heads, queries, width = x.shape
     beam = rows // documents
     if beam == 1:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 
 def encoder_offsets(count: int) -> Sequence[int]:
-    """The offsets of ``count`` words on either side, nearest first: -1, 1, -2, 2, …"""
+    """Return the offsets of ``count`` words on either side, nearest first: -1, 1, -2, 2, …"""
     return [sign * distance for distance in range(1, count + 1) for sign in (-1, 1)]
 
 
 def decoder_offsets(count: int) -> Sequence[int]:
-    """The offsets of the ``count`` words before a word, nearest first: -1, -2, …"""
+    """Return the offsets of the ``count`` words before a word, nearest first: -1, -2, …"""
     return [-distance for distance in range(1, count + 1)]
 
 
@@ -25,7 +25,8 @@ class NeighbourInputs(nn.Module):
     """The sum over offsets k of W_k e_(t+k), for each word t.
 
     Args:
-        width: D, of word vectors. offsets: distances k to the neighbours; negative ones are before the word.
+        width: D, the width of word vectors.
+        offsets: distances k to the neighbours; negative ones are before the word.
     """
 
     def __init__(self, width: int, offsets: Sequence[int]):
@@ -41,7 +42,7 @@ class NeighbourInputs(nn.Module):
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
-        """Word vectors (N, T, D) and padding mask (N, T) -> (N, T, D).
+        """Compute the sum (N, T, D) from word vectors (N, T, D) and a padding mask (N, T).
 
         Padding and positions outside the text, on either side, count as zero vectors.
         """

@@ -26,9 +26,10 @@ class WordLogProbs(NamedTuple):
     """log P_vocab of the words that a loss needs, instead of log P_vocab (N, T, C) of all words.
 
     Attributes:
-        width: C. target: (N, T), of the target words; values for slots are not used. in_document: (N, T, U), of each
-            distinct word of the document; U = 0 if they are not needed. total: (N, T), the sum over the words that
-            label smoothing counts; 0 without label smoothing.
+        width: C.
+        target: values (N, T) for the target words; those for slots are not used.
+        in_document: values (N, T, U) for the distinct words of the document; U = 0 if they are not needed.
+        total: sum (N, T) over the words that label smoothing counts; 0 without label smoothing.
     """
 
     width: int
@@ -65,15 +66,16 @@ class Selection(NamedTuple):
 class PointerOutput:
     """A pointer head's decisions for T summary words of each of N hypotheses.
 
-    Words are named by their columns (see ``vocabulary/batch_vocab.py``): C columns of the softmax, then K slots.
+    Words are named by their columns (see ``vocabulary/batch_vocab.py``): first the C columns of the softmax, then K
+    slots.
 
     Attributes:
         log_copy: (N, T, S), float32, log of the copy attention; minus infinity at positions without a word.
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
-        hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
-            produce then have probability 0; :meth:`mixed` has their mixed probability.
+        hard: choose generating or copying, the more probable one, instead of mixing them. Words that only the other one
+            could produce then have probability 0; :meth:`mixed` has their mixed probability.
         selective: words of the document without any copy attention cannot be copied. Otherwise they have the smallest
             possible probability, so that the loss stays finite.
     """
@@ -86,7 +88,7 @@ class PointerOutput:
     selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
-        """Expand a per-document table (B, …) of the vocabulary -> (N, T, …)."""
+        """Expand a per-document table (B, …) of the vocabulary to (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
@@ -98,11 +100,11 @@ class PointerOutput:
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
     def mixed(self) -> "PointerOutput":
-        """The same pointer with generating and copying mixed."""
+        """Return the same pointer with generating and copying mixed."""
         return replace(self, hard=False)
 
     def selected(self, selection: Selection) -> "PointerOutput":
-        """The same pointer restricted to selected words, which are copied with a higher probability.
+        """Return the same pointer restricted to the selected words, with a higher probability of copying them.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
         copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not divide by the
@@ -114,7 +116,7 @@ class PointerOutput:
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # exactly 0 where nothing is masked, so that λ = 1 changes nothing there; a document may also have no word
+        # A row with nothing masked must stay exactly the same with λ = 1. So must a document without any word.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -123,13 +125,14 @@ class PointerOutput:
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
-        """Log of the copy attention on each distinct word of the document, summed over its positions: (N, T, U),
-        finite.
+        """Sum the copy attention to each distinct word of the document over its positions.
+
+        Returns the finite logarithm (N, T, U).
         """
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
-        smallest = torch.finfo(sums.dtype).tiny  # its logarithm is finite, and so is the gradient
+        smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
@@ -137,7 +140,7 @@ class PointerOutput:
         return self._expand(self.vocab.word_columns)
 
     def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
-        """log P of each distinct word of the document, by generating alone, and with copying: (N, T, U) each."""
+        """Compute log P of each distinct word of the document, by generating alone and with copying, (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
         if isinstance(log_vocab, WordLogProbs):
@@ -177,8 +180,8 @@ class PointerOutput:
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
-        if torch.is_grad_enabled():  # the gradients of others need the scores as they are
-            # fillers get their own column: with column 0, bos would get its gradient once for each filler
+        if torch.is_grad_enabled():  # other operations need the unchanged scores for their gradients
+            # Fillers get a column of their own. With column 0, bos would get its gradient once for each filler.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
@@ -203,7 +206,7 @@ class PointerOutput:
         outside the vocabulary.
 
         Args:
-            log_vocab, target: as for :meth:`target_log_probs`.
+            log_vocab, target: the arguments of :meth:`target_log_probs`.
 
         Returns:
             log P of the word, given the correct decision; log P of that decision; whether it is to point; each (N, T).
@@ -221,13 +224,14 @@ class PointerOutput:
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
-            total: (N, T), its sum over the words that can be generated. count: their number, or (N, 1).
+            total: sum (N, T) of log P_vocab over the words that can be generated.
+            count: number of these words, for all rows or one per row (N, 1).
 
         Returns:
             The sum (N, T), which includes the slots that the document uses; the count (N, 1).
         """
         log_gen = self._log_gates()[0]
-        # copying changes only the words of the document: correct the plain sum for those
+        # Copying changes only the probabilities of the document's words, so the plain sum is corrected for them.
         generated, mixed = self._document_words(log_vocab)
         in_softmax = self.document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
@@ -236,11 +240,12 @@ class PointerOutput:
         return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Mask of the positions in the document of each word (N, T), given as columns: (N, T, S) bool."""
+        """Return the mask (N, T, S) of the positions in the document of each word (N, T), given as a column."""
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Source position that each word (N, T) was copied from, or -1 where generating was likelier: (N, T).
+        """Source position that each word (N, T) was copied from, or -1 where generating was more probable. Returns (N,
+        T).
 
         If the word has several positions, it is the one with the most copy attention. ``logits`` (N, T, C).
         """
@@ -278,7 +283,7 @@ class PointerHead(nn.Module):
     Args:
         features: width of h.
         kind: "soft" mixes both distributions (eq. 14); "switch" is trained to choose between them and, in evaluation,
-            takes the likelier one (Nallapati et al. 2016, section 2.3).
+            takes the more probable one (Nallapati et al. 2016, section 2.3).
         continues: use the summary's :class:`CopyHistory`, so that the pointer can continue copying where it stopped.
     """
 
@@ -307,10 +312,10 @@ class PointerHead(nn.Module):
         """Combine p_gen with a copy attention.
 
         Args:
-            states: h (N, T, features).
+            states: states h (N, T, features).
             scores: logits of the copy attention (N, T, S), float32; their values at positions without a word do not
                 matter.
-            history: of the summary so far; required if the pointer ``continues``.
+            history: the history of the summary so far; required if the pointer ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
@@ -319,8 +324,9 @@ class PointerHead(nn.Module):
                 raise ValueError("a pointer that continues needs the history of the summary")
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
-        empty = ~copyable.any(dim=2)  # (N, 1), documents without a word
-        # a softmax over no word would be NaN; such a document gets no attention, and a gate that only generates
+        empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
+        # A softmax over no word would be NaN. So a document without words gets no attention, and its gate only
+        # generates.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         hard = self.kind == "switch" and not self.training
@@ -339,8 +345,9 @@ class Pointer(PointerHead):
     by the root of the width, as everywhere in a Transformer.
 
     Args:
-        state_dim: width of decoder states. memory_dim: width of encoder outputs. kind, continues: see
-            :class:`PointerHead`.
+        state_dim: width of decoder states.
+        memory_dim: width of encoder outputs.
+        kind, continues: the arguments of :class:`PointerHead`.
     """
 
     def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):
@@ -353,7 +360,7 @@ class Pointer(PointerHead):
     def forward(
         self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc); N is B times the beam size, or B."""
+        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc); N is B or B times the beam size."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
@@ -371,7 +378,8 @@ class AttentionPointer(PointerHead):
     def forward(
         self, states: Tensor, log_weights: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point with h (N, T, features) and the log of the attention (N, T, S), which is renormalised over the
-        words.
+        """Point with states h (N, T, features) and the logarithm of the attention (N, T, S).
+
+        The attention is renormalised over the words.
         """
         return self.point(states, log_weights, vocab, history)

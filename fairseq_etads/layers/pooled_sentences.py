@@ -34,7 +34,7 @@ class SentenceFeatures(nn.Module):
     of the rarest known word.
 
     Args:
-        dictionary: of V known words, with their counts.
+        dictionary: the dictionary of V known words, with their counts.
     """
 
     weights: Tensor
@@ -47,11 +47,15 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        self.register_buffer("weights", weights)  # (V,), saved in the checkpoint: dictionaries may lose their counts
+        # (V,), saved in the checkpoint, because dictionaries may lose their counts
+        self.register_buffer("weights", weights)
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Word ids (B, N, W), mask (B, N, W), True at words -> features (B, N, 10), 0 for sentences without words."""
+        """Compute the features of sentences from word ids and a mask, True at words, (B, N, W) each.
+
+        Returns (B, N, 10), 0 for sentences without words.
+        """
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
         real = words > 0
@@ -63,7 +67,8 @@ class SentenceFeatures(nn.Module):
             return_inverse=True, return_counts=True
         )  # P distinct words of sentences
         place = pairs // span  # document and sentence as one number
-        word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)  # which of the document's words
+        # index of the word among the distinct words of documents
+        word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))
         known = (different % span).clamp(max=len(self.weights) - 1)
         rarest = self.weights.max()
@@ -73,8 +78,8 @@ class SentenceFeatures(nn.Module):
         def per_sentence(values: Tensor) -> Tensor:
             return values.new_zeros(batch * count).scatter_add(0, place, values).view(batch, count)
 
-        mass = weight * in_document  # (D,), vectors of documents
-        here = weight[word] * in_sentence  # (P,), vectors of sentences
+        mass = weight * in_document  # (D,), the vectors of documents
+        here = weight[word] * in_sentence  # (P,), the vectors of sentences
         of_row = mass.new_zeros(batch).scatter_add(0, different // span, mass**2)  # (B,)
         length = (per_sentence(here**2) * of_row[:, None]).sqrt()
         cosine = per_sentence(here * mass[word]) / length.clamp(min=1e-6)
@@ -106,7 +111,10 @@ class SentenceFeatures(nn.Module):
 
 
 def sentence_count(real: Tensor) -> Tensor:
-    """Number of each document's last sentence with words, counted from 1, at least 1: mask (B, N) -> (B,)."""
+    """Find the number (B,) of each document's last sentence with words, counted from 1, from a mask (B, N).
+
+    It is at least 1.
+    """
     numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
     return (real * numbers).amax(dim=1).clamp(min=1)
 
@@ -117,8 +125,11 @@ class PooledSentences(nn.Module):
     x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
 
     Args:
-        dictionary: of documents. embed_dim: width of word vectors. width: of x. place_dim: width of the two position
-            vectors, 0 for none. has_features: whether :class:`SentenceFeatures` are read.
+        dictionary: the dictionary of the documents.
+        embed_dim: width of word vectors.
+        width: width of x.
+        place_dim: width of the two position vectors, 0 for none.
+        has_features: whether :class:`SentenceFeatures` are read.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -135,8 +146,9 @@ class PooledSentences(nn.Module):
         """Compute the vectors of sentences.
 
         Args:
-            vectors: word vectors (M, W, E) of the M sentences with words, in the order of ``there``.
-            tokens: ids (B, N, W). there: (B, N, W) bool, True at words.
+            vectors: vectors (M, W, E) of the words of the M sentences that have any, in the order of ``there``.
+            tokens: ids of the words (B, N, W).
+            there: (B, N, W) bool, True at words.
 
         Returns:
             (B, N, width), 0 where a sentence has no words.
@@ -162,7 +174,10 @@ class DocumentScores(nn.Module):
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
     Args:
-        states: width of h. vectors: width of x. width: of d and of the hidden layer. dropout: a module.
+        states: width of h.
+        vectors: width of x.
+        width: width of d and of the hidden layer.
+        dropout: the module that applies dropout.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):
@@ -173,7 +188,7 @@ class DocumentScores(nn.Module):
         self.dropout = dropout
 
     def forward(self, states: Tensor, vectors: Tensor, missing: Tensor) -> Tensor:
-        """h (B, N, D), x (B, N, E), missing (B, N) bool -> logits (B, N)."""
+        """Compute logits (B, N) from states h (B, N, D), vectors x (B, N, E) and a mask of missing sentences (B, N)."""
         there = (~missing).to(states)[:, :, None]
         document = self.document((states * there).sum(1) / there.sum(1).clamp(min=1)).tanh()
         read = torch.cat([states, vectors, document[:, None].expand(-1, states.shape[1], -1)], dim=2)

@@ -22,14 +22,15 @@ SENTENCE_POSITION_DIM = 32
 class Bidirectional(nn.Module):
     """A bidirectional recurrent network with states that do not depend on padding, on either side.
 
-    It is torch's (cuDNN's on a GPU). On a GPU torch's packed sequences skip the padding. On a CPU the backward pass of
-    packed sequences takes quadratic time in the length (it fills a gradient of the whole batch for each step). So there
-    each direction runs separately, over documents shifted to begin in the first column; the states after a document's
-    end are discarded.
+    The network is torch's, which uses cuDNN on a GPU. On a GPU torch's packed sequences skip the padding. On a CPU the
+    backward pass of packed sequences takes quadratic time in the length, because it fills a gradient of the whole batch
+    at each step. So on a CPU each direction runs separately over documents that are shifted to the first column, and
+    the states after a document's end are discarded.
 
     Args:
-        rnn: the network, batch first and bidirectional. dropout: between its layers. learnt_start: learn the initial
-            states (Chen and Bansal 2018) instead of using 0.
+        rnn: the network, batch first and bidirectional.
+        dropout: probability of dropout between the network's layers.
+        learnt_start: learn the initial states (Chen and Bansal 2018) instead of using 0.
     """
 
     states = 1
@@ -40,12 +41,12 @@ class Bidirectional(nn.Module):
         self.rnn = rnn
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.start: Optional[nn.Parameter] = None
-        if learnt_start:  # for each tensor of a state one row per layer and direction
+        if learnt_start:  # each tensor of a state has one row per layer and direction
             rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
     def _first(self, x: Tensor, rows: slice) -> List[Tensor]:
-        """Tensors of the initial state (L, B, hidden) of these layers and directions, for inputs (B, S, D)."""
+        """Return the initial state's tensors (L, B, hidden) for these layers and directions, and inputs x (B, S, D)."""
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
             return [x.new_zeros(count, len(x), self.rnn.hidden_size)] * self.states
@@ -55,7 +56,8 @@ class Bidirectional(nn.Module):
         """Read sequences.
 
         Args:
-            x: inputs (B, S, input_dim). padding: (B, S) bool, True at padding.
+            x: inputs (B, S, input_dim).
+            padding: (B, S) bool, True at padding.
 
         Returns:
             states (B, S, 2 * hidden), 0 at padding. The final states (B, 2 * hidden): the forward direction's at the
@@ -69,8 +71,9 @@ class Bidirectional(nn.Module):
         return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run on inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, final states and
-        cells.
+        """Run on inputs (B, S, input_dim) without padding on the left, with lengths (B,).
+
+        Returns states, final states and memory cells.
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
@@ -87,7 +90,7 @@ class Bidirectional(nn.Module):
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
 
     def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """The same, one direction after the other; the states at padding are not 0."""
+        """Run like :meth:`_run_packed`, but one direction after the other; the states at padding are not 0."""
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
         ended = positions >= lengths[:, None]
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
@@ -117,7 +120,9 @@ class Bidirectional(nn.Module):
         """Run one direction of one layer.
 
         Args:
-            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True after a document's end.
+            x: inputs (B, S, D).
+            weights: the four weights W_ih, W_hh, b_ih and b_hh.
+            ended: (B, S) bool, True after a document's end.
             first: the tensors of the initial state, each (1, B, hidden).
 
         Returns:
@@ -130,7 +135,10 @@ class BidirectionalGRU(Bidirectional):
     """A bidirectional GRU, see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: probability of dropout between the layers.
         learnt_start: learn the initial states.
     """
 
@@ -151,7 +159,10 @@ class BidirectionalLSTM(Bidirectional):
     """A bidirectional LSTM with one bias per gate (torch's has two); see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers; dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: probability of dropout between the layers.
         learnt_start: learn the initial states.
     """
 
@@ -185,7 +196,8 @@ class ElmanCell(nn.Module):
     """One step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
 
     Args:
-        input_dim: width of x. hidden: width of h.
+        input_dim: width of x.
+        hidden: width of h.
     """
 
     def __init__(self, input_dim: int, hidden: int):
@@ -207,27 +219,28 @@ def with_one_bias(network: Network) -> Network:
         if name.startswith("bias_hh"):
             delattr(network, name)
             network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
-    if isinstance(network, nn.LSTM):  # torch also keeps its weights in a list
+    if isinstance(network, nn.LSTM):  # torch also keeps an LSTM's weights in a list
         network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
     return network
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S', D): position ``order[b, s]`` goes to place s: (B, S, D)."""
+    """Reorder x (B, S', D): position ``order[b, s]`` moves to place s. Returns (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """Index of each token's sentence, from 0: the number of preceding sentence marks (ids ``mark``). (B, S)."""
+    """Return the index (B, S) of each token's sentence: the number of sentence marks (ids ``mark``) before it."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
 
 def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Positions of the first and the last token of each sentence.
+    """Find the positions of the first and the last token of each sentence.
 
     Args:
-        ids: (B, S), from :func:`sentence_ids`. padding: (B, S) bool.
+        ids: the result of :func:`sentence_ids` (B, S).
+        padding: (B, S) bool, True at padding.
 
     Returns:
         first and last (B, N), positions in the document; missing (B, N) bool, True where a document has fewer than N
@@ -235,7 +248,7 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    ids = ids.masked_fill(padding, count)  # padding is treated as a sentence, and cut off below
+    ids = ids.masked_fill(padding, count)  # padding counts as one more sentence, which is cut off below
     table = ids.new_zeros(len(ids), count + 1)  # (B, N + 1)
     first = table.scatter_reduce(1, ids, positions, "amin", include_self=False)
     last = table.scatter_reduce(1, ids, positions, "amax", include_self=False)
@@ -249,8 +262,8 @@ def read_by_sentence(
     """Run a network on each sentence separately: its states do not depend on other sentences.
 
     Args:
-        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`. ids: (B, S), the index of each token's
-            sentence, 0 at padding.
+        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`.
+        ids: (B, S), the index of each token's sentence, 0 at padding.
 
     Returns:
         The results of ``network`` for whole documents. The final states and memory cells are the forward direction's at
@@ -282,7 +295,8 @@ class Sentences(NamedTuple):
 
     Attributes:
         states: h (B, N, 2H), 0 where a document has fewer than N sentences; with a gate g * h.
-        keys: for attention to sentences (B, N, A). missing: (B, N) bool, True where there is no sentence.
+        keys: keys (B, N, A) of the attention to sentences.
+        missing: (B, N) bool, True where there is no sentence.
         documents: d (B, 2H), the forward state of each document's last sentence and the backward state of its first.
     """
 
@@ -299,7 +313,9 @@ class SentenceEncoder(nn.Module):
     first.
 
     Args:
-        word_dim: width of word-level states. hidden: H. attention_dim: A.
+        word_dim: width of word-level states.
+        hidden: H.
+        attention_dim: A.
         positions: whether keys also depend on vectors of the sentences' positions, as in the paper.
         gate: whether each state is gated, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et
             al. 2018).
@@ -314,7 +330,7 @@ class SentenceEncoder(nn.Module):
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
     def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
-        """Encode word states (B, S, 2H), sentence numbers and padding (B, S) -> the sentences."""
+        """Encode sentences from word states (B, S, 2H), sentence numbers and padding (B, S each)."""
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
         ends = [take_positions(half, place) for half, place in ((forward, last), (backward, first))]
@@ -329,7 +345,7 @@ class SentenceEncoder(nn.Module):
 
 
 def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
-    """Make a readout's layer with ``width`` outputs, see :func:`read_out`; None for the kind "none"."""
+    """Make the layer of :func:`read_out` with ``width`` outputs; None for the kind "none"."""
     if kind == "none":
         return None
     if kind == "mlp":
@@ -342,8 +358,11 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
     Args:
         kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
-            none: [h; c]. layer: with W, b.
-        hidden: h (…, H). word: E, the previous words' vectors (…, E). context: c (…, M).
+            none: [h; c].
+        layer: the layer of W and b, from :func:`make_readout`.
+        hidden: decoder states h (…, H).
+        word: vectors E of the previous words (…, E).
+        context: context vectors c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
@@ -354,8 +373,9 @@ class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 
     Args:
-        weight: (V, E), or a shared table that begins with these rows. words: V. bias: whether to learn a bias;
-            otherwise it is a constant 0.
+        weight: weight (V, E), or a shared table with these rows first.
+        words: V, the number of words.
+        bias: whether to learn a bias; otherwise it is a constant 0.
     """
 
     bias: Tensor
@@ -363,14 +383,14 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # a column, so that its rows can be looked up
+        column = torch.zeros(words, 1)  # the bias is a column, so that its rows can be looked up
         if bias:
             self.bias = nn.Parameter(column)
         else:
             self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row gets a gradient."""
+        """Return the weight (C, E) and the bias (C,) of the words with ids (C,); no other row gets a gradient."""
         sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 

@@ -16,7 +16,7 @@ UNREAD = PADDING_SCORE / 2
 
 
 class SentenceSelector(nn.Module):
-    """Selects sentences of the document whenever a sentence of the summary begins (the paper's local selection).
+    """Selects sentences of the document at the start of each sentence of the summary (the paper's local selection).
 
     Let t be the index of the summary's sentence, h'_i the states of the document's sentences, d the document's vector,
     and e_(t-1) the decoder's last state in the previous sentence (e_0 = r_0 = 0)::
@@ -29,8 +29,12 @@ class SentenceSelector(nn.Module):
     nonlinearity a; an LSTM has a second equation for its memory cell.
 
     Args:
-        hidden: width of the decoder's state, and of q. sentence: width of h'. attention_dim: width of keys and v.
-        nonlinearity: a. has_cell: whether the decoder has a memory cell. is_dot: compare by q · key, without weights.
+        hidden: width of the decoder's state and of q.
+        sentence: width of h'.
+        attention_dim: width of keys and v.
+        nonlinearity: the function a.
+        has_cell: whether the decoder has a memory cell.
+        is_dot: compare plan and keys by the product q · key, without weights.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -57,11 +61,14 @@ class SentenceSelector(nn.Module):
         states: SharedStates,
         missing: Tensor,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Select for the next sentence.
+        """Select sentences of the document for the next sentence of the summary.
 
         Args:
-            written: e_(t-1) (N, Q). selected: r_(t-1) (N, M). plan: q_(t-1) (N, Q).
-            keys: of B documents' sentences (B, L, A), N a multiple of B. states: h' (B, L, M).
+            written: e_(t-1) (N, Q).
+            selected: r_(t-1) (N, M).
+            plan: q_(t-1) (N, Q).
+            keys: keys of the sentences of B documents (B, L, A); N is a multiple of B.
+            states: h' (B, L, M).
             missing: (N, L) bool, True where a document has no sentence.
 
         Returns:
@@ -75,7 +82,7 @@ class SentenceSelector(nn.Module):
         return plan, log_weights, selected
 
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """State (N, Q) before a sentence's first word, and an LSTM's memory cell, from r_t and q_t."""
+        """Compute the state (N, Q) before a sentence's first word from r_t and q_t, and an LSTM's memory cell."""
         both = torch.cat([selected, plan], dim=1)
         cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
         return self.nonlinearity(self.sentence_start(both)), cell
@@ -120,8 +127,9 @@ class SentenceAttention(NamedTuple):
     """Values of a summariser with an extractor that its losses need.
 
     Attributes:
-        log_word: log of the attention to words α (N, T, S), before it is combined with β.
-        log_selected: log β of each word's sentence (B, S). extraction: the extractor's output for B documents.
+        log_word: logarithm of the attention α to words (N, T, S), before it is combined with β.
+        log_selected: log β of the sentence to which each word belongs (B, S).
+        extraction: the extractor's output for B documents.
     """
 
     log_word: Tensor
@@ -134,6 +142,9 @@ class SentenceAttention(NamedTuple):
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 
     def inconsistency(self, top: int) -> Tensor:
-        """Inconsistency loss of each word (N, T); words of sentences that are not read are never among the top."""
+        """Compute the inconsistency loss of each word (N, T).
+
+        Words of sentences that are not read are never among the top.
+        """
         log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
         return inconsistency_loss(log_word, self.log_selected, top)

@@ -18,7 +18,7 @@ SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 
 
 def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
-    """Let the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
+    """Make the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
 
     With focus-attention, the projections are shared; the network that predicts centre and scope belongs only to the
     encoder.

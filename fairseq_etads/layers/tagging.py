@@ -18,7 +18,7 @@ class SelectorOutput(NamedTuple):
     """A selector's output for the units, words or sentences, of B documents.
 
     Attributes:
-        logits: (B, U), of being selected; minus infinity for sentences that it does not read.
+        logits: logits (B, U) of being selected; minus infinity for sentences that it does not read.
         real: (B, U) bool, False where a document has no such unit or the unit is not read.
     """
 
@@ -33,8 +33,10 @@ class SpellingEncoder(nn.Module):
     and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: for the spelling of ids, including its copy tail. letter: width of a letter's vector.
-        filters: width of a word's vector. width: number of letters that a filter sees.
+        dictionary: gives the spelling of every id, including its copy tail.
+        letter: width of a letter's vector.
+        filters: width of a word's vector.
+        width: number of letters that a filter sees.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -45,15 +47,16 @@ class SpellingEncoder(nn.Module):
         self._spelled: Dict[int, List[int]] = {}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Encode ids (B, S) -> vectors (B, S, filters)."""
+        """Encode ids (B, S) as vectors (B, S, filters)."""
         words, places = tokens.unique(return_inverse=True)
         spelled = [self._spell(number) for number in words.tolist()]
         longest = max(map(len, spelled), default=self.width)
         letters = torch.tensor([word + [0] * (longest - len(word)) for word in spelled], device=tokens.device)
         windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
         lengths = torch.tensor([len(word) - self.width for word in spelled], device=tokens.device)
-        behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]  # from a word's last window on
-        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the minimum of ReLU
+        # True after a word's last window
+        behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]
+        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 never wins, because it is the minimum of ReLU
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
@@ -72,11 +75,14 @@ class SpellingEncoder(nn.Module):
 class TaggerLSTM(nn.Module):
     """A bidirectional LSTM with states that do not depend on padding, on either side.
 
-    Directions run one by one over sequences shifted to begin in the first column; see
+    The two directions run one by one over sequences that are shifted to the first column; see
     :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU` for the reason.
 
     Args:
-        input_dim: width of inputs. hidden: width of each direction. layers: number of layers. dropout: between them.
+        input_dim: width of inputs.
+        hidden: width of each direction.
+        layers: number of layers.
+        dropout: probability of dropout between the layers.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -88,7 +94,7 @@ class TaggerLSTM(nn.Module):
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """Run on inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding."""
+        """Run on inputs (B, S, input_dim), padding (B, S). Returns states (B, S, 2 * hidden), 0 at padding."""
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
@@ -112,9 +118,10 @@ def words_by_sentence(
     """Group the words of documents by sentence.
 
     Args:
-        src_tokens: (B, S). real: (B, S) bool, True at words: not at padding, end symbols and marks.
-        mark: id of the token that ends a sentence. sentences, words: maximum number of sentences per document and of
-            words per sentence.
+        src_tokens: the documents (B, S).
+        real: (B, S) bool, True at words, False at padding, end symbols and sentence marks.
+        mark: id of the token that ends a sentence.
+        sentences, words: maximum number of sentences per document and of words per sentence.
 
     Returns:
         ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; for each token the index of its
@@ -141,7 +148,8 @@ class NovelSentences(nn.Module):
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
 
     Args:
-        input_dim: width of h. features: width of u and d.
+        input_dim: width of h.
+        features: width of u and d.
     """
 
     def __init__(self, input_dim: int, features: int):

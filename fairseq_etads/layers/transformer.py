@@ -32,7 +32,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
-            with learned t_h (``gate_slope``) and b_h (``gate_level``), which begin at 0 (plain attention). The paper's
+            with learned t_h (``gate_slope``) and b_h (``gate_level``), which start at 0 (plain attention). The paper's
             plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
     """
 
@@ -44,8 +44,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         if saliency:
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
-            # the gate's logits are not scaled by sqrt(D): since queries and keys have unit size, small weights keep the
-            # gate near one half at first instead of saturated
+            # The gate's logits are not scaled by sqrt(D). Since queries and keys have unit size, small weights keep the
+            # gate near one half at first; otherwise it would be saturated.
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
         has_slope = saliency and gate != "sigmoid"
@@ -68,8 +68,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Attend from the summary to the document.
 
         Args:
-            query: (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys. key:
-                encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
+            query: queries (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys.
+            key: encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
             key_padding_mask: (B, S), True at padding.
             incremental_state: caches the document's projected keys, values and gate keys.
             need_weights: also return the weights that sum to 1, averaged over heads: (B * beam, T, S); see
@@ -97,10 +97,12 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attention in training, and step by step as in fairseq.
+        """Compute attention in training, or step by step as in fairseq.
 
         Args:
-            q: queries (B, H, T, D). gate_q: the gate's queries, or None. memory: from :meth:`_project_memory`.
+            q: the queries (B, H, T, D).
+            gate_q: the gate's queries, or None.
+            memory: keys, values and gate keys from :meth:`_project_memory`.
 
         Returns:
             (B, H, T, D), and the weights (B, H, T, S) if they are needed.
@@ -118,7 +120,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend_in_search(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attention in a step of this project's search; for arguments and results see :meth:`_attend`.
+        """Compute attention in a step of this project's search; for arguments and results see :meth:`_attend`.
 
         Products are in the dtype of the cached keys, for speed. fairseq's layers always request the mean of the weights
         over heads, but the search uses only the last layer's weights, which are requested per head.
@@ -126,7 +128,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
             return self._gated(q, gate_q, memory, need_weights, own_format=True)
-        # for a few queries this is faster than the fused kernel
+        # For a few queries the plain product is faster than the fused kernel.
         weights = attention_weights(q, k, mask, own_format=True)
         out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(v.dtype), v)
         return out, weights if need_weights else None
@@ -148,7 +150,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         return result if isinstance(result, tuple) else (result, None)
 
     def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
-        """The gate's queries (B, H, beam * T, D) from the projected queries (T, B * beam, d_m); None without a gate."""
+        """Compute the gate's queries (B, H, beam * T, D) from projected queries (T, B * beam, d_m); None without a
+        gate.
+        """
         if self.gate_q_proj is None:
             return None
         gate_q = self._gate_vectors(self.gate_q_proj(projected), documents)
@@ -157,14 +161,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return gate_q
 
     def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
-        """Split (T, B * beam, d_m) -> (B, H, beam * T, D); normalised to length 1 for a cosine gate."""
+        """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D) of length 1 if the gate uses cosines."""
         vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
     ) -> Dict[str, Any]:
-        """Keys, values and gate keys (B, H, S, D) of the document, projected once and then cached."""
+        """Return the document's keys, values and gate keys (B, H, S, D), which are projected once and then cached."""
         shared = incremental_state.memory if isinstance(incremental_state, BeamState) else None
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state) if shared is None else shared.get(self)
@@ -178,11 +182,12 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        # in search, a mask without padding costs time in every step, but on a GPU less than waiting to know
+        # In search, a mask without padding costs time in every step. On a GPU, finding out whether there is padding
+        # costs more.
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # converted and laid out once, in the form that every step's products read
+            # They are converted once to the dtype and the layout that every step's products read.
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
                 name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
@@ -214,9 +219,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
 
 class SummaryAttention(MultiheadAttention):
-    """Decoder self-attention: fairseq's, which with a :class:`BeamState` reads the cached steps without copying
-    them.
-    """
+    """fairseq's self-attention of the decoder, which reads a :class:`BeamState`'s cached steps without copying them."""
 
     def forward(
         self,
@@ -231,10 +234,13 @@ class SummaryAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """fairseq's forward pass. With a BeamState: query (1, B * beam, d_m) -> (1, B * beam, d_m), None."""
+        """Run fairseq's forward pass, or with a BeamState attend with a query (1, B * beam, d_m).
+
+        With a BeamState it returns (1, B * beam, d_m) and None.
+        """
         if not isinstance(incremental_state, BeamState):
             if attn_mask is not None and key_padding_mask is not None:
-                # torch does the same, but warns of two types of mask and imports sympy to check them
+                # torch would combine the masks, too, but it warns of two types of mask and imports sympy to check them.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
                 attn_mask, key_padding_mask = attn_mask.masked_fill(hidden, -math.inf), None  # (B * H, T, T)
             return super().forward(
@@ -263,7 +269,7 @@ class SummaryAttention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """fairseq's; a :class:`BeamState` reorders itself."""
+        """Reorder the cached state like fairseq; a :class:`BeamState` reorders itself."""
         if isinstance(incremental_state, BeamState):
             return incremental_state
         return super().reorder_incremental_state(incremental_state, new_order)

@@ -32,7 +32,8 @@ class SummarizationModel:
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Add the preset's options to the parser of ``fairseq-train``."""
-        preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
+        # register_model sets this attribute; the name cls.__dataclass would be mangled
+        preset = getattr(cls, "__dataclass")()
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
                 # If a switch is on by default, fairseq would make the plain flag turn it *off*. Presets differ in their
@@ -82,12 +83,14 @@ class EncodingDecoding:
         """Read documents, and score the words of their summaries.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the previous words (B, T), ids of the dictionary.
+            src_tokens: the documents (B, S).
+            src_lengths: lengths of the documents (B,).
+            prev_output_tokens: ids (B, T) of the previous words in the dictionary.
             request: the words that a loss needs, instead of logits of all words.
             of_documents: further inputs of the encoder.
 
         Returns:
-            logits (B, T, C), and a dict; see :class:`DecoderOutput`.
+            Logits (B, T, C), and a dict; see :class:`DecoderOutput`.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **of_documents)
         found: NetOutput = self.decoder(prev_output_tokens, encoder_out=encoder_out, request=request)
@@ -95,7 +98,7 @@ class EncodingDecoding:
 
 
 class PositionedModel(SummarizationModel):
-    """The same for models with position vectors."""
+    """A mixin for this project's models with position vectors; see :class:`SummarizationModel`."""
 
     encoder: Any
 
@@ -125,7 +128,9 @@ def preset_dataclass(
     """Make the dataclass of a preset's options.
 
     Args:
-        options: name, type, default and metadata of each. changes: other defaults, by name. module: of the dataclass.
+        options: name, type, default and metadata of each option.
+        changes: changed defaults, by the option's name.
+        module: name of the module that the dataclass belongs to.
 
     Raises:
         ValueError: ``changes`` names no option.
@@ -143,14 +148,15 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Ca
         # one class per preset, because fairseq stores the options' dataclass on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
-        setattr(sys.modules[model.__module__], name, own)  # where pickle looks for it
+        setattr(sys.modules[model.__module__], name, own)  # pickle looks for the class in this module
 
 
 def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
     """Select an encoder's output for some of the documents (indices, (N,)), repeated or not.
 
     Args:
-        encoder_out: name -> list of tensors with a row for each document, or the batch's :class:`OutputVocabulary`.
+        encoder_out: values by name: lists of tensors with a row for each document, or the batch's
+            :class:`OutputVocabulary`.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():
@@ -158,7 +164,7 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
             selected[name] = [tensor.index_select(0, documents) for tensor in value]
         elif isinstance(value, OutputVocabulary):
             selected[name] = value.select(documents)
-        else:  # rows of the output layer, which belong to the whole batch
+        else:  # the value is rows of the output layer, which belong to the whole batch
             selected[name] = value
     return selected
 
@@ -214,7 +220,9 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if weights belong to a model with another number of known words.
 
     Args:
-        state_dict: a model's weights. side: "source" or "target". part: the encoder or decoder to load them into.
+        state_dict: the weights of a model.
+        side: "source" or "target".
+        part: the encoder or decoder to load them into.
     """
     name = "encoder" if side == "source" else "decoder"
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
@@ -226,10 +234,11 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Number of positions of a side, "source" or "target": enough for the task's truncation length.
+    """Return the number of positions of a side, "source" or "target": enough for the task's truncation length.
 
     Args:
-        limit: --max-source-positions or --max-target-positions. learnt: whether positions are learned.
+        limit: value of --max-source-positions or --max-target-positions.
+        learnt: whether the positions' vectors are learned.
 
     Raises:
         ValueError: the options, or the checkpoint being loaded, allow fewer.

@@ -1,4 +1,4 @@
-"""Parse layers of convolutions from an option: "[(512, 3)] * 20"."""
+"""Parse the layers of convolutions in an option's value, such as "[(512, 3)] * 20"."""
 
 import ast
 from typing import List, Tuple
@@ -20,7 +20,8 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
     fairseq evaluates the same expressions as Python; this parser accepts only lists, tuples, numbers, * and +.
 
     Args:
-        text: the expression. option: the option's name, for the error.
+        text: the expression to parse.
+        option: the option's name, for the error.
 
     Raises:
         ValueError: it is not such an expression, has no or too many layers, or has an invalid layer.

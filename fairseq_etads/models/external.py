@@ -38,7 +38,7 @@ DEFAULT_POSITIONS = 1024
 
 
 def model_class(cfg: Any) -> Optional[type]:
-    """Class of the model that fairseq will build from these options; None if it will refuse them."""
+    """Find the class of the model that fairseq will build from these options; None if it will refuse them."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
@@ -52,7 +52,7 @@ def check_evaluated(cfg: Any) -> None:
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # it could run for ever, or take all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # such a value could run for ever, or take all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or lists of them, such '
@@ -91,7 +91,8 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     unknown word to the tables of word vectors instead; :func:`without_rare_words` does the same for targets.
 
     Args:
-        task: the task. build: builds the model from ``cfg`` with the task that it is given.
+        task: the summarisation task.
+        build: function that builds the model from ``cfg`` with the task that it is given.
 
     Raises:
         ValueError: see :func:`check_suitable`.
@@ -100,7 +101,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task, with dictionaries without a copy tail
+    known = copy.copy(task)  # this copy of the task gets dictionaries without a copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -119,11 +120,11 @@ def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Opti
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
-    """Let models prepared by fairseq return attention, and multiply for the requested number of beams.
+    """Make models prepared by fairseq return attention, and compute products for the requested number of beams.
 
     Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
-    need. Their products then assume that each document has as many rows as --beam said at that time; with other numbers
-    they are wrong or fail.
+    need. Their products then assume that each document has as many rows as --beam said at that time. With another
+    number of rows, the products are wrong or fail.
 
     Args:
         args: fairseq's options of generation.
@@ -141,7 +142,7 @@ def _give_positions(cfg: Any, task: Any) -> None:
     """Set the number of positions of a model that takes it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # rows of its tables that stand for no position
+        padding = task.src_dict.pad() + 1  # the first rows of the model's tables stand for no position
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
@@ -178,5 +179,5 @@ class _KeepKnownRows:
 
 
 def _length(value: Any) -> int:
-    """Length of a tensor; 0 for a scalar or a value that is not a tensor."""
+    """Return the length of a tensor; 0 for a scalar or a value that is not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

@@ -37,7 +37,8 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     """Tell whether training starts rather than resumes from its own checkpoint.
 
     Args:
-        cfg: the task's options. option: the one that names the initial weights.
+        cfg: the task's options.
+        option: the option that names the initial weights.
 
     Raises:
         ValueError: another option names other initial weights.
@@ -49,7 +50,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} exclude one another: choose one")
-    # with a separate suffix for each worker if --use-sharded-state says so
+    # With --use-sharded-state each worker's file has a suffix.
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
@@ -62,8 +63,11 @@ def load_initial_weights(
     sentence extractor can also use the weights of one inside a summariser.
 
     Args:
-        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: the option that
-            named ``path``. whole: whether all weights of the model must be there, and no others.
+        model: the newly built model.
+        path: path of a checkpoint of fairseq-train.
+        task: the task, which has the dictionaries.
+        option: the option that named ``path``.
+        whole: whether all weights of the model must be there, and no others.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -105,8 +109,9 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read a checkpoint's weights, without buffers that only describe the model; also tells whether it records its
-    dictionary.
+    """Read a checkpoint's weights, without buffers that only describe the model.
+
+    Also returns whether the checkpoint records its dictionary.
 
     See :func:`load_initial_weights`.
     """
@@ -129,7 +134,8 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
     """Rename the weights of older versions of fairseq to their current names."""
-    # a checkpoint without version is from fairseq's very first one for its Transformers, which then change themselves
+    # A checkpoint without a version is from fairseq's very first version of its Transformers, which upgrade it
+    # themselves.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -145,7 +151,7 @@ def _fit_rows(
     fairseq's own tasks give models rows for the copy tail, and longer texts need more positions.
 
     Args:
-        words: of the checkpoint, if it does not record them.
+        words: the checkpoint's words, if the checkpoint does not record them.
 
     Raises:
         ValueError: its rows are for words of another dictionary.
@@ -159,7 +165,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # rows that stand for no position
+        padding = task.source_dictionary.pad() + 1  # number of rows that stand for no position
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
@@ -177,7 +183,7 @@ def _fit_rows(
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """Numbers of words that the model knows in documents and in summaries."""
+    """Return the numbers of words that the model knows in documents and in summaries."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
@@ -204,8 +210,9 @@ class _Report:
         )
 
     def write(self, loaded: int, total: int) -> None:
-        """Log the report, as a warning if a weight did not fit or most of the model is new; ValueError if nothing was
-        loaded.
+        """Log the report, as a warning if a weight did not fit or most of the model is new.
+
+        Raises ValueError if nothing was loaded.
 
         Args:
             loaded, total: numbers of parameters.

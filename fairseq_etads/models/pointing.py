@@ -1,4 +1,4 @@
-"""From decoder states to logits and pointer, for the decoders of all families except the recurrent one."""
+"""Compute logits and the pointer from decoder states, for all families of decoders except the recurrent one."""
 
 from typing import Any, Dict, Optional
 
@@ -14,7 +14,10 @@ from ..vocabulary.output import OutputVocabulary
 
 
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
-    """Batched product (N, T, D) x (B, D, S) -> (N, T, S), N a multiple of B; rows of the same document are adjacent."""
+    """Multiply queries (N, T, D) by their documents (B, D, S). Returns (N, T, S).
+
+    N is a multiple of B; rows of the same document are adjacent.
+    """
     rows, length, width = queries.shape
     if rows == len(documents):
         return torch.bmm(queries, documents)
@@ -25,8 +28,10 @@ class PointingDecoder:
     """A mixin for a decoder, inherited before one of fairseq's decoder classes.
 
     Attributes:
-        pointer: the pointer head, or None. dictionary: the known words.
-        output_projection: a linear layer over the known words. output_layer: logits of states (N, T, d).
+        pointer: the pointer head, or None.
+        dictionary: the dictionary of known words.
+        output_projection: a linear layer over the known words.
+        output_layer: function that computes the logits of states (N, T, d).
     """
 
     shares_documents = True
@@ -39,7 +44,7 @@ class PointingDecoder:
     output_layer: Any
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
+        """Make the vocabulary of the distributions for documents (B, S); ``bounded``: see :class:`BatchVocab`."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
 
     def score_words(
@@ -53,9 +58,11 @@ class PointingDecoder:
         """Replace the output's states by logits, and add the batch's vocabulary and a pointer's decisions.
 
         Args:
-            output: with states (N, T, d), the output layer's input, in place of logits. memory: encoder states (S, B,
-                E) for the pointer. tokens: the previous words (N, T or more), ids of the dictionary. encoder_out: of
-                the encoder. request: of a loss; the output then has ``words``, and states in place of logits.
+            output: the decoder's output, with states (N, T, d), the output layer's input, in place of logits.
+            memory: encoder states (S, B, E) for the pointer.
+            tokens: ids of the previous words (N, T or more) in the dictionary.
+            encoder_out: the encoder's output.
+            request: the request of a loss. The output then has ``words``, and states in place of logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
@@ -87,7 +94,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """Log-probabilities that a loss requests, from states (N, T, d) and a linear layer over the known words."""
+        """Compute the log-probabilities that a loss requests, from states (N, T, d) and a layer over known words."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
@@ -99,9 +106,9 @@ class PointingDecoder:
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
+        """Compute (log-)probabilities (N, T, V), or with a pointer (N, T, V + K) by extended id.
 
-        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
+        In a search with a shortlist they are (N, T, C) or (N, T, C + K), by column.
         """
         output = DecoderOutput.of(net_output)
         if output.pointer is None:

@@ -21,7 +21,7 @@ class CheckpointWords:
     """The words of a checkpoint's word vectors, by side ("source", "target").
 
     Attributes:
-        files: side -> the dictionary's file; empty if the checkpoint's folder has none. A single file is for both
+        files: the dictionary's file by side; empty if the checkpoint's folder has none. A single file is for both
             sides.
     """
 
@@ -48,8 +48,10 @@ class CheckpointWords:
         """Reorder the rows of a table of words to the data's dictionary.
 
         Args:
-            name: of the parameter. given: the checkpoint's (R, …). parameter: the model's (V, …); its rows stay for
-                words that pad fairseq's dictionary and that the checkpoint lacks.
+            name: name of the parameter.
+            given: the checkpoint's table (R, …).
+            parameter: the model's table (V, …). Its rows stay the same for words that pad fairseq's dictionary and that
+                the checkpoint lacks.
 
         Raises:
             ValueError: R does not fit the file, or a known word of the data is not in it.
@@ -57,7 +59,7 @@ class CheckpointWords:
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        # a table shared by both sides has the length of the documents' dictionary, which also has the summaries' ids
+        # A table shared by both sides is as long as the documents' dictionary, which also has the summaries' ids.
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
@@ -73,7 +75,7 @@ class CheckpointWords:
         return fitted
 
     def _in_table(self, side: str, name: str, rows: int) -> List[str]:
-        """Words of a table with ``rows`` rows: the file's words and, in pretrained models, the mask."""
+        """List the words of a table with ``rows`` rows: the file's words and, in pretrained models, the mask."""
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

@@ -1,6 +1,6 @@
 """The recurrent family (Nallapati et al. 2016; See et al. 2017): the model, and its initial weights.
 
-A bidirectional GRU or LSTM reads the document, and one with additive attention writes the summary.
+A bidirectional GRU or LSTM reads the document, and another network with additive attention writes the summary.
 """
 
 import functools
@@ -38,7 +38,7 @@ SEES_STD, SEES_RANGE = 1e-4, 0.02
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Id in the summaries' dictionary of each known source word, or 0; None if both sides share a dictionary."""
+    """Return each known source word's id in the summaries' dictionary, or 0; None if both sides share a dictionary."""
     if source == target:
         return None
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
@@ -100,13 +100,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise(model, config)
-        if str(config.sentence_attention) == "extractor":  # with its own weights, which are usually loaded
+        if str(config.sentence_attention) == "extractor":  # the extractor has its own weights, which are usually loaded
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
 
     def mark_tables(self) -> None:
-        """Tell optimisers which weights are only looked up by rows; an output layer over all words is not."""
+        """Mark for optimisers the weights that are only looked up by rows, unlike an output layer over all words."""
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
@@ -118,13 +118,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @property
     def extractor(self) -> Optional[SentenceExtractor]:
-        """With --sentence-attention extractor, the model of sentence probabilities."""
+        """Return the model of sentence probabilities, with --sentence-attention extractor; else None."""
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
     @property
     def factors(self) -> Any:
-        """Names of the source factors that the model reads, in the order of its input."""
+        """Return the names of the source factors that the model reads, in the order of its input."""
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
@@ -142,8 +142,9 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
 
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create word vectors; padding has the vector 0. ``tiny``: with See et al.'s deviation. ``bound``: uniform within
-    it.
+    """Create word vectors; padding has the vector 0.
+
+    With ``tiny`` they have See et al.'s standard deviation; with ``bound`` they are uniform within ± that bound.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -194,7 +195,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
                     _tiny(parameter)
             elif name == "bias":
                 nn.init.zeros_(parameter)
-            elif name == "coverage_weight":  # a convolution over one channel: fan in 1
+            elif name == "coverage_weight":  # in their code this is a convolution over one channel, so its fan-in is 1
                 _glorot(parameter, 1, len(parameter))
             elif parameter.dim() == 1:
                 _glorot(parameter, len(parameter), len(parameter))

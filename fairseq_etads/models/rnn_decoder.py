@@ -29,8 +29,8 @@ class DecoderState(NamedTuple):
     """State carried between decoding steps; one row per hypothesis.
 
     Attributes:
-        hidden: h (N, H).
-        cell: c of an LSTM (N, H); None of a GRU.
+        hidden: the state h (N, H).
+        cell: the memory cell c (N, H) of an LSTM; None for a GRU.
         fed: the cell's next input in addition to the word: the previous step's context (N, M) or, with --input-feed
             readout, its readout (N, R); None if attention comes before the cell.
         spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
@@ -51,7 +51,7 @@ class DecoderState(NamedTuple):
 
     @property
     def query(self) -> Tensor:
-        """The query of attention: h, for an LSTM [c; h] (N, H or 2H)."""
+        """Return the query of attention: h (N, H), or [c; h] (N, 2H) for an LSTM."""
         return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
 
 
@@ -59,10 +59,13 @@ class StepOutputs(NamedTuple):
     """Outputs of all steps.
 
     Attributes:
-        hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
+        hidden: states h (N, T, H).
+        cells: memory cells c (N, T, H) of an LSTM, or None.
         inputs: the previous words' vectors, or with --merge-input the cell's input instead (N, T, E).
-        contexts: (N, T, M). log_weights: log of the attention (N, T, S).
-        log_word: the same before it was combined with the attention to sentences; None without --sentence-attention.
+        contexts: context vectors (N, T, M).
+        log_weights: logarithm of the attention (N, T, S).
+        log_word: the same logarithm before the attention was combined with the attention to sentences; None without
+            --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None.
         readouts: the output layer's input (N, T, R); None if no step depends on it, so that it is computed later.
     """
@@ -88,7 +91,7 @@ Attention = Union[AdditiveAttention, DotAttention]
 
 
 def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """The part of attention's queries from the previous words (N, T, E): (N, A) for each step, or None for each."""
+    """Compute the previous words' part of the queries from vectors (N, T, E): (N, A) for each step, or None."""
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
     return attention.from_word(words).unbind(1)
@@ -99,9 +102,13 @@ class EncodedDocuments(NamedTuple):
     hypothesis.
 
     Attributes:
-        states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
-        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool.
-            sentence_states: (B, L, M). None without hierarchical attention.
+        states: the encoder's states (B, S, M).
+        keys: keys W_c h (B, S, A).
+        padding: (N, S) bool, True at padding.
+        sentence_keys: keys (B, L, A) of L sentences.
+        sentence_ids: index (N, S) of each token's sentence.
+        sentence_padding: (N, L) bool, True where there is no sentence.
+        sentence_states: states (B, L, M) of sentences. None without hierarchical attention.
         log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
     """
 
@@ -116,7 +123,7 @@ class EncodedDocuments(NamedTuple):
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
-        """Read the encoder's output for N = ``rows`` hypotheses, with keys of the kind that the attention needs."""
+        """Read the encoder's output for N = ``rows`` hypotheses, with the kind of keys that the attention needs."""
         beams = rows // count_documents(encoder_out)
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
@@ -137,7 +144,7 @@ class EncodedDocuments(NamedTuple):
 
 
 def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """Number of documents, B."""
+    """Return B, the number of documents."""
     return len(encoder_out["encoder_out"][0])
 
 
@@ -153,8 +160,12 @@ class ClosedBookDecoder(nn.Module):
     softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
 
     Args:
-        is_lstm: whether the cell is an LSTM, else it is a GRU. word: E, width of word vectors. hidden: H. words: V.
-        dropout: of the states. cut: whether the encoder learns nothing from it, a control of the paper's.
+        is_lstm: whether the cell is an LSTM; otherwise it is a GRU.
+        word: E, the width of word vectors.
+        hidden: H, the width of the state.
+        words: V, the number of known words.
+        dropout: probability of dropout of the states.
+        cut: whether no gradient reaches the encoder, which is one of the paper's controls.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -174,7 +185,7 @@ class ClosedBookDecoder(nn.Module):
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
         if self.cut:
             hidden, cell = hidden.detach(), None if cell is None else cell.detach()
-        # summaries begin in the first column, so that padding on the left is not read
+        # Summaries are shifted to the first column, so that padding on the left is not read.
         order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
         first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
         states, _ = self.network(take_positions(words, order), first)
@@ -205,8 +216,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     2018). The context (c) and the coverage continue from sentence to sentence.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        output: weight (V, E) of the output layer, or a shared table that begins with these rows.
+        cfg: the model's options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the vectors of the known words.
+        output: weight (V, E) of the output layer, or a shared table with these rows first.
         source_words: id in ``dictionary`` of each known word of the documents, or 0; None: the same words.
         context: M, the width of the encoder's states.
     """
@@ -271,12 +284,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """With --closed-book-decoder, and only in training; set by the model."""
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
+        """Make the vocabulary of the distributions for documents (B, S); ``bounded``: see :class:`BatchVocab`."""
         candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
-        """The words of the softmax for documents (B, S).
+        """Choose the words of the softmax for documents (B, S).
 
         In training the batch shares one list of candidates. Otherwise each document has its own, so that its summary
         does not depend on the batch.
@@ -300,17 +313,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
-                document are adjacent.
-            encoder_out: of the encoder.
+            prev_output_tokens: ids (N, T) of the previous words in the dictionary. N is a multiple of the number of
+                documents B; rows of the same document are adjacent.
+            encoder_out: the encoder's output.
             incremental_state: if given, only the last step is computed, and the state before it is taken from here.
-            features_only: return the readouts (N, T, R) in the place of logits.
-            request: logits of all words answer any, but it says whether a distribution over them is wanted.
+            features_only: return the readouts (N, T, R) in place of logits.
+            request: the request of a loss, which tells whether it needs a distribution over all words. Any request is
+                answered with the logits of all words.
 
         Returns:
-            logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates, and a dict; see
-            :class:`DecoderOutput`. It has a ``sentence_attention`` with an extractor and without a cached state, and
-            ``closed_book_logits`` with a closed-book decoder in training.
+            Logits (N, T, C) and a dict; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick, the
+            number of candidates. The output has a ``sentence_attention`` with an extractor and without a cached state,
+            and ``closed_book_logits`` with a closed-book decoder in training.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -344,8 +358,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """Mask of the steps (N, T) at which a sentence begins: the first one, and steps after a mark; None without a
-        selector.
+        """Return the mask (N, T) of steps that start a sentence; None without a selector.
+
+        These are the first step and the steps after a sentence mark.
 
         Args:
             steps: the previous words (N, T); ``real`` (N, T) is False at padding.
@@ -368,16 +383,17 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run the cell over the previous words (N, T, E); ``real`` (N, T) is False at padding.
 
         Args:
-            starts: (N, T) bool, True where a sentence begins; None without a selector.
+            starts: (N, T) bool, True at the start of a sentence; None without a selector.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # in search a GPU computes what may be needed, since to wait for an answer in every step would take longer
+        # In search, a GPU computes everything that may be needed, because waiting for an answer in every step would
+        # take longer.
         unasked = words.is_cuda and incremental_state is not None
-        # padding on the right needs no care: behind a summary's end nothing is used
+        # Padding on the right needs no care, because nothing after a summary's end is used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # unbound once: indexing each step would create a gradient tensor of all steps every time
+        # The steps are unbound once, because indexing each step would create a gradient tensor of all steps every time.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -429,7 +445,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
-        """The state before the first step: the cached one, or the encoder's for N = ``rows`` hypotheses."""
+        """Return the state before the first step: the cached one, or the encoder's for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
@@ -455,7 +471,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
-        """Let the rows (N,) marked by ``starts`` begin a sentence; the other rows' state stays the same."""
+        """Start a sentence in the rows (N,) marked by ``starts``; the state of the other rows stays the same."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
             state.hidden,
@@ -479,11 +495,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Attend to the documents once.
 
         Args:
-            word_query, sentence_query: the previous word's part of the queries (N, A), or None.
+            word_query, sentence_query: the parts of the queries from the previous word (N, A), or None.
 
         Returns:
-            The log of the attention (N, S); the same before it is combined with the extractor's, None without one; and
-            the state with this step's attention in ``spent`` and ``covered``.
+            The logarithm of the attention (N, S); the same before it is combined with the extractor's, or None without
+            an extractor; and the state with this step's attention in ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -516,7 +532,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         bounded: bool,
     ) -> DecoderOutput:
         """Replace readouts (N, T, R) by logits (N, T, C), and add the vocabulary and the pointer."""
-        # in search the vocabulary and its rows are kept between steps; in training each call's rows have a gradient
+        # In search, the vocabulary and its rows are kept between steps. In training they are not, because each call's
+        # rows have a gradient.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
@@ -540,7 +557,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for words without a column."""
+        """Compute (log-)probabilities by search id (N, T, V), with a pointer (N, T, V + K); 0 for words without a
+        column.
+        """
         output = DecoderOutput.of(net_output)
         assert output.vocabulary is not None
         if output.pointer is None:

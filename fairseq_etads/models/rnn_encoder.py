@@ -24,22 +24,25 @@ SOURCE_POSITIONS = 200
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
-    """Width of the concatenated vectors of a word and its factors."""
+    """Return the width of the concatenated vectors of a word and its factors."""
     return words + sum(table.embedding_dim for table in factors.values())
 
 
 def key_width(cfg: Any) -> int:
-    """Width of the keys that the decoder's queries are compared with."""
+    """Return the width of the keys, with which the decoder's queries are compared."""
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Dropout of word vectors and encoder states, and of the decoder's state; --dropout applies to one of them."""
+    """Return the dropout of word vectors and encoder states, and of the decoder's state.
+
+    --dropout applies to one of the two.
+    """
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
 def memory_width(cfg: Any) -> int:
-    """Width of the vectors that attention reads with --encoder rnn: its states, or their projection."""
+    """Return the width of the vectors that attention reads with --encoder rnn: the states or their projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
 
@@ -47,11 +50,13 @@ class WordEncoder(FairseqEncoder):
     """Base of the recurrent family's encoders: words and their factors, and the rows of their output.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        factors: name -> table of vectors of each source factor; read in alphabetical order.
+        cfg: the model's options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the vectors of the known words.
+        factors: table of vectors of each source factor, by name; the factors are read in alphabetical order.
 
     Attributes:
-        extractor: with ``--sentence-attention extractor``, the model of sentence probabilities; else None.
+        extractor: the model of sentence probabilities, with ``--sentence-attention extractor``; else None.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -67,7 +72,7 @@ class WordEncoder(FairseqEncoder):
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Concatenated vectors of words and their factors, (B, S, D)."""
+        """Concatenate the vectors of words and their factors. Returns (B, S, D)."""
         parts = [self.embed_tokens(src_tokens)]
         check_given(self.factors, factors)
         if factors is not None:
@@ -93,8 +98,10 @@ class RecurrentEncoder(WordEncoder):
     bridge.
 
     Args:
-        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        factors: name -> table of vectors of each source factor; read in alphabetical order.
+        cfg: the model's options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the vectors of the known words.
+        factors: table of vectors of each source factor, by name; the factors are read in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
 
@@ -111,17 +118,17 @@ class RecurrentEncoder(WordEncoder):
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # "gru" or "lstm" is also in the names of its weights
+        # "gru" or "lstm" also appears in the names of the network's weights.
         sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
         self.projection: Optional[nn.Linear] = None
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
-        # computed once, for the attention of all steps
+        # The keys are computed once, for the attention of all steps.
         self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
-        # with a sentence selector, the decoder begins with its selection
+        # With a sentence selector, the decoder starts from the selection and needs no bridge.
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
         self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "linear": torch.positive, "zero": None}[bridge]
         self.first_state = self.first_cell = None
@@ -145,14 +152,16 @@ class RecurrentEncoder(WordEncoder):
         """Encode documents.
 
         Args:
-            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column per factor.
+            src_tokens: the documents (B, S), int64.
+            src_lengths: ignored.
+            factors: ids of the factors' values (B, S, F), int64, one column per factor.
 
         Returns:
-            lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
+            Lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
             "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
             "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
-            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H); with an extractor what
-            :func:`extraction` returns.
+            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H); with an extractor the
+            results of :func:`extraction`.
         """
         padding = src_tokens.eq(self.padding_idx)
         ids = None
@@ -181,13 +190,15 @@ class RecurrentEncoder(WordEncoder):
         return self._with_extraction(out)
 
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
-        """Vectors s of documents (B, S): their last forward and first backward states (B, 2H), without factors."""
+        """Compute the vectors s (B, 2H) of documents (B, S) without factors: their last forward and first backward
+        states.
+        """
         return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 
     def _read(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of documents (B, S), see :meth:`Bidirectional.forward`.
+        """Run the network over the words of documents (B, S); see :meth:`Bidirectional.forward`.
 
         Args:
             ids: the index of each token's sentence (B, S); None without sentences.
@@ -206,7 +217,7 @@ class ConvolutionalEncoder(WordEncoder):
     compares z with its query, and sums the word vectors x.
 
     Args:
-        cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
+        cfg, dictionary, embed_tokens, factors: the arguments of :class:`WordEncoder`.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -219,8 +230,8 @@ class ConvolutionalEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode documents, with the arguments and results of :class:`RecurrentEncoder` without sentences and
-        bridge.
+        """Encode documents like a :class:`RecurrentEncoder` without sentences and bridge, with its arguments and
+        results.
         """
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
@@ -257,7 +268,7 @@ def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, Li
     """Add the extractor's results for documents (B, S) to an encoder's output.
 
     Returns:
-        lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and a mask of the
+        Lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and a mask of the
             sentences that it reads; "log_selected", log β of each token's sentence (B, S), at least float32. β is 0 in
             sentences that are not read, and 1 everywhere in a document without read sentences.
     """

@@ -228,9 +228,10 @@ class RecurrentConfig(PointerOptions):
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-_FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}  # 55 in all, as in the paper
+# the widths add up to 55, as in the paper
+_FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: width 256, vectors of 128; the rest as in their code
+# See et al. 2017, section 5: states of width 256, word vectors of width 128. The other values are from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,
     "encoder_hidden_size": 256,
@@ -250,17 +251,17 @@ _SEE: Dict[str, Any] = {
 _RAS: Dict[str, Any] = {
     "encoder": "conv",
     "encoder_embed_dim": 512,
-    "encoder_hidden_size": 512,  # the decoder's width follows
+    "encoder_hidden_size": 512,  # the decoder's width defaults to this
     "bridge": "zero",
     "attention_score": "dot",
     "readout": "none",
     "uniform_init": 0.05,
 }
 
-# Li, Zhu, Zhang and Zong 2018, on which they train with entailment; docs/entail.md
+# Li, Zhu, Zhang and Zong 2018: the model that they train with entailment; see docs/entail.md.
 _ENTAIL: Dict[str, Any] = {
     "encoder_embed_dim": 300,
-    "encoder_hidden_size": 512,  # the decoder's width follows
+    "encoder_hidden_size": 512,  # the decoder's width defaults to this
     "readout_dim": 512,
     "encoder_gate": "selective",
     "rnn_cell": "lstm",
@@ -274,10 +275,10 @@ _ENTAIL: Dict[str, Any] = {
     "uniform_init": 0.1,
 }
 
-# Chen and Bansal 2018, the abstractor; docs/rewrite.md says what differs
+# Chen and Bansal 2018: the abstractor; docs/rewrite.md lists the differences.
 _REWRITER: Dict[str, Any] = {
     "encoder_embed_dim": 128,
-    "encoder_hidden_size": 256,  # the decoder's width follows
+    "encoder_hidden_size": 256,  # the decoder's width defaults to this
     "encoder_projection": 256,
     "learnt_start": True,
     "rnn_cell": "lstm",
@@ -291,7 +292,8 @@ _REWRITER: Dict[str, Any] = {
     "pointer": "soft",
 }
 
-# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
+# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md lists details that the paper leaves
+# open.
 _SELECTION: Dict[str, Any] = {
     **_SEE,
     "rnn_cell": "gru",
@@ -318,7 +320,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
+    # See et al.'s sizes with Nallapati et al.'s decoder, and one table for both sides and the output layer.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -357,7 +359,7 @@ def check_options(cfg: Any, task: Any) -> None:
 
 
 def _check_sentences(cfg: Any, task: Any) -> None:
-    """Raise ValueError for options about sentences that lack what they need."""
+    """Raise ValueError for options about sentences that lack other options or data that they need."""
     for option in ("encoder_by_sentence", "sentence_gate", "sentence_selector"):
         if getattr(cfg, option) and not cfg.hierarchical_attention:
             raise ValueError(
@@ -418,7 +420,7 @@ def _check_conv(cfg: Any) -> None:
 
 
 def _check_extractor(cfg: Any) -> None:
-    """Raise ValueError for sizes of an extractor that are impossible, or of none."""
+    """Raise ValueError if an extractor's sizes are impossible, or are given without an extractor."""
     for option, default in EXTRACTOR.items():
         _at_least(cfg, option, 1)
         if getattr(cfg, option) != default and str(cfg.sentence_attention) == "none":
@@ -427,7 +429,7 @@ def _check_extractor(cfg: Any) -> None:
 
 
 def _check_closed_book(cfg: Any) -> None:
-    """Raise ValueError if there is no last state to read, or nothing that reads it."""
+    """Raise ValueError if the closed-book decoder has no last state to read, or its options have no effect."""
     if cfg.closed_book_cut and not cfg.closed_book_decoder:
         raise ValueError("--closed-book-cut has no effect without --closed-book-decoder")
     if cfg.closed_book_decoder and str(cfg.bridge) == "zero":
@@ -442,7 +444,7 @@ def _check_closed_book(cfg: Any) -> None:
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
-    """Raise ValueError for tables that cannot be shared, or are shared by two options."""
+    """Raise ValueError for tables that cannot be shared, or that two options would share."""
     if cfg.share_input_embeddings:
         if cfg.share_all_embeddings:
             raise ValueError("--share-input-embeddings has no effect with --share-all-embeddings: choose one")

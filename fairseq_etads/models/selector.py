@@ -35,10 +35,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
     """A model that reads documents and selects words or sentences of them.
 
     Attributes:
-        unit: "words" or "sentences". special: tokens of documents that are not words.
-        criterions: criterions that train it.
-        labels_in_order: whether its labels are the sentences in the order of the summary, see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`, and not a number for each token.
+        unit: the units that it selects, "words" or "sentences".
+        special: tokens of documents that are not words.
+        criterions: names of the criterions that train it.
+        labels_in_order: whether its labels are the sentences in the order of the summary (see
+            :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token).
     """
 
     unit: str
@@ -48,11 +49,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     @property
     def label_unit(self) -> str:
-        """Kind of labels that it is trained with; the task asks for it."""
+        """Return the kind of labels that it is trained with, for the task."""
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Mask of the tokens of documents (B, S) that are words: (B, S) bool."""
+        """Return the mask (B, S) of the tokens of documents (B, S) that are words."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -65,7 +66,7 @@ class Selector(SelectingModel):
     criterions = ("selection_nll",)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Run on documents (B, S), int64 -> a :class:`SelectorOutput`."""
+        """Run on documents (B, S), int64. Returns a :class:`SelectorOutput`."""
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
@@ -150,7 +151,7 @@ class WordTagger(Selector):
         return SelectorOutput(self.logit(self.dropout(states))[:, :, 0], real)
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Each token is a unit."""
+        """Return the values: each token is a unit."""
         return values
 
 
@@ -243,12 +244,12 @@ class SentenceExtractor(Selector):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
     ) -> SelectorOutput:
-        """Compute the logits of sentences (B, U) of documents (B, S), int64; some sentences may not be read.
+        """Compute the logits (B, U) of the sentences of documents (B, S), int64; some sentences may not be read.
 
         Args:
-            held_out: the documents are the training's; with ``cross_fit``, each is scored by the extractor that has not
-                seen it. Otherwise logits are the mean of both, and in training the logits of the extractor that has
-                seen it.
+            held_out: whether the documents are the training documents. With ``cross_fit``, each is then scored by the
+                extractor that has not seen it. Otherwise the logits are the mean of both extractors or, in training,
+                the logits of the extractor that has seen the document.
         """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
@@ -265,7 +266,7 @@ class SentenceExtractor(Selector):
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
             logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
-        # sentences that are not read
+        # number of sentences that are not read
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
@@ -273,9 +274,7 @@ class SentenceExtractor(Selector):
         )
 
     def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute this extractor's logits (B, N) of words by sentence (B, N, W), with a mask of words (B, N, W)
-        bool.
-        """
+        """Compute this extractor's logits (B, N) from words by sentence and a mask, True at words, (B, N, W) each."""
         batch, count, width = tokens.shape
         missing = ~there.any(2)
         if self.pools:
@@ -293,7 +292,7 @@ class SentenceExtractor(Selector):
         return found
 
     def folds(self, src_tokens: Tensor) -> Tensor:
-        """Half of the training documents, 0 or 1, to which each of the documents (B, S) belongs: (B,).
+        """Return the half (B,) of the training documents, 0 or 1, to which each of the documents (B, S) belongs.
 
         It is the parity of the sum of its first words' ids, so it is the same in training and afterwards, wherever the
         document is in the data.
@@ -303,7 +302,7 @@ class SentenceExtractor(Selector):
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """A sentence has the largest value of its words, which all have the same value; MISSING without words."""
+        """Map values of tokens, equal within a sentence, to sentences; MISSING for sentences without words."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)

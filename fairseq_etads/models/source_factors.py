@@ -18,8 +18,9 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     """Parse the width of each factor to read, by its name.
 
     Args:
-        value: "none", "all", or a list such as "pos:20,tf". available: the data's factors. default: width of factors
-            without one.
+        value: "none", "all", or a list such as "pos:20,tf".
+        available: the data's factors.
+        default: width of factors without a given width.
 
     Raises:
         ValueError: the list is malformed, or the data lacks a factor.
@@ -55,7 +56,8 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
     """Raise ValueError if a batch lacks the factors that a model reads.
 
     Args:
-        names: of the factors that it reads. factors: of the batch (B, S, F); None: it has none.
+        names: names of the factors that the model reads.
+        factors: the factors of the batch (B, S, F); None: the batch has none.
     """
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
@@ -68,7 +70,8 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     """Raise ValueError if weights belong to a model with other factors, or factors with other values.
 
     Args:
-        state_dict: a model's weights. tables: factor tables of the model to load them into, by name.
+        state_dict: the weights of a model.
+        tables: factor tables of the model to load them into, by name.
     """
     end = ".weight"
     trained = {
@@ -90,7 +93,8 @@ def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -
     """Create vectors of the factors' values, in the alphabetical order of the names; padding has the vector 0.
 
     Args:
-        widths: of each factor's vectors, by its name. dictionaries: of the values.
+        widths: width of each factor's vectors, by the factor's name.
+        dictionaries: dictionaries of the factors' values.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

@@ -49,8 +49,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
 
     Attributes:
-        factors: name -> table of vectors of each source factor. factor_maps: name -> linear map to the width of the
-            words' vectors, for factors with another width.
+        factors: table of vectors of each source factor, by name.
+        factor_maps: linear map to the width of the words' vectors, by name, for factors with another width.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
@@ -85,7 +85,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Vectors of words plus their factors' vectors: (B, S, D)."""
+        """Compute the sum (B, S, D) of the vectors of words and their factors."""
         x: Tensor = self.embed_tokens(src_tokens)
         check_given(self.factors, factors)
         if factors is None:
@@ -100,7 +100,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """fairseq's word vectors (B, S, D), plus the maps of ``--encoder-neighbours``."""
+        """Compute fairseq's word vectors (B, S, D), plus the maps of ``--encoder-neighbours``."""
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -118,8 +118,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """Encode documents like fairseq, with source factors, and with "src_tokens" for the pointer.
 
         Args:
-            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column per factor.
-            return_all_hiddens, token_embeddings: see fairseq.
+            src_tokens: the documents (B, S).
+            src_lengths: lengths of the documents (B,).
+            factors: ids of the factors' values (B, S, F), int64, one column per factor.
+            return_all_hiddens, token_embeddings: the arguments of fairseq's encoder.
 
         The decoder attends to "encoder_out": the states aggregated, then gated, if the options say so. An aggregated
         state describes many words at once, so the pointer reads the last layer's own states, "last_states". They are
@@ -130,11 +132,11 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # to leave the mask out where there is no padding would make a GPU wait for the answer
+        # On a GPU the mask is always kept, because finding out whether there is padding would make the GPU wait.
         memory, mask = last, padding_mask if padding_mask.is_cuda or padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
-            if self.layer_norm is not None:  # with --encoder-normalize-before, layers return unnormalised states
+            if self.layer_norm is not None:  # with --encoder-normalize-before, the layers return unnormalised states
                 history = [self.layer_norm(states) for states in history]
             memory = self.aggregation(history, memory, mask)
         if self.gate is not None:
@@ -145,7 +147,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """fairseq's method, with the pointer's inputs."""
+        """Select documents like fairseq, including the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -178,7 +180,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
-        """Positions (N, T or 1, D) of the words ``inputs[0]`` (N, T), plus the maps of ``--decoder-neighbours``."""
+        """Add the maps of ``--decoder-neighbours`` to the positions (N, T or 1, D) of words ``inputs[0]`` (N, T)."""
         assert self.neighbours is not None
         steps = positions.size(1)
         tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
@@ -199,7 +201,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # zeros, so that the initial model equals the one without the bias; W_o may be the table of word vectors
+            # The bias starts at zero, so that the initial model equals the model without a bias. W_o may be the table
+            # of word vectors.
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(
@@ -214,10 +217,12 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         """Compute logits (N, T, V) and a dict, see :class:`DecoderOutput`; arguments as in fairseq.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary. features_only: return the output layer's input.
+            prev_output_tokens: ids (N, T) of the previous words in the dictionary.
+            features_only: return the output layer's input in place of logits.
             request: the words that a loss needs, instead of logits of all words.
         """
-        # fairseq asks for the padding's mask whatever this says, or else waits for a GPU to learn whether there is any
+        # With this flag, fairseq asks for the padding mask in any case. Without it, fairseq waits for a GPU to learn
+        # whether there is padding.
         self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
@@ -228,7 +233,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """fairseq's method, without an output layer if --adaptive-softmax-cutoff has replaced it by clusters."""
+        """Upgrade weights like fairseq, without an output layer if --adaptive-softmax-cutoff replaces it."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -264,7 +269,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         factors: Optional[Tensor] = None,
         **of_decoder: Any,
     ) -> NetOutput:
-        """Run fairseq's model, with source ``factors`` for the encoder and a ``request`` for the decoder; see there."""
+        """Run fairseq's model, with source ``factors`` for the encoder and a ``request`` for the decoder."""
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, factors=factors
         )
@@ -309,7 +314,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @property
     def factors(self) -> Tuple[str, ...]:
-        """Names of the source factors that the model reads, in the order of its input."""
+        """Return the names of the source factors that the model reads, in the order of its input."""
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
@@ -336,7 +341,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # a table shared by both sides, and the documents have more words
+        if words < embed_tokens.num_embeddings:  # both sides share the table, and the documents have more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

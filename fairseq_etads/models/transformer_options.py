@@ -25,7 +25,7 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Options that begin with ``encoder_``; fairseq reads them into a nested config."""
+    """Options with the prefix ``encoder_``, which fairseq reads into a nested config."""
 
     gate: bool = field(
         default=False, metadata={"help": "gate every encoder state by the state and the document's last state"}
@@ -41,7 +41,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Options that begin with ``decoder_``; fairseq reads them into a nested config."""
+    """Options with the prefix ``decoder_``, which fairseq reads into a nested config."""
 
     neighbours: int = field(
         default=0,
@@ -147,7 +147,8 @@ _PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
 
-# forms of the mechanisms in the layers of --focus-layers and --saliency-layers; the paper's are the defaults
+# These are the forms of the mechanisms in the layers of --focus-layers and --saliency-layers; the defaults are the
+# paper's.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -167,7 +168,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # by default the decoder has the encoder's width, and position tables the length of truncated texts
+    # By default the decoder has the encoder's width, and position tables have the length of truncated texts.
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -197,7 +198,7 @@ _ES_TRANS: Dict[str, Any] = {
     "share_encoder_decoder_layers": True,
 }
 # fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights, and ETADS's mechanisms
-# in the forms that begin with plain attention: the initial model is BART (docs/bart.md)
+# in the forms that start with plain attention, so that the initial model is BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",
@@ -231,7 +232,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
-    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not give its width: as in ETADS.
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not give its width, so ETADS's is used.
     "aggregation_transformer": {
         **_PLAIN,
         **_SINUSOIDAL,
@@ -277,7 +278,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Name, type and field of every option, nested ones flattened: encoder.layers is encoder_layers."""
+    """Iterate over name, type and field of every option, with nested encoder.layers flattened to encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -407,8 +408,9 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
-        config: a TransformerConfig. is_new: whether the model is built to be trained; the checkpoint of a model that
-            exists is loaded even if it was trained with options that had no effect.
+        config: the options, a TransformerConfig.
+        is_new: whether the model is built to be trained. A model from a checkpoint is loaded even if it was trained
+            with options that had no effect.
 
     Raises:
         ValueError: an option's value is impossible, does not fit another's, or has no effect.

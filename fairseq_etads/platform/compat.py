@@ -61,9 +61,9 @@ def _checkpoint_classes() -> List[Any]:
     # torch asks classes for their names; Python 3.9's Any is not a class and has none
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
+    classes.append(distributed_utils._TensorPlaceholder)  # with this class one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # averages of training in checkpoints of 2019, such as BART's, under the module's name at that time
+    # Checkpoints of 2019, such as BART's, contain averages of training under the module's name at that time.
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
@@ -140,9 +140,10 @@ def _is_whole(path: str) -> bool:
 
 
 def _progress(path: str) -> Tuple[int, bool]:
-    """Number of a checkpoint's updates, and whether training can resume from it (not from crash.pt).
+    """Return the number of a checkpoint's updates, and whether training can resume from it (not from crash.pt).
 
-    (-1, False): it is not a checkpoint, or it was saved when training failed. Its tensors are not read.
+    The result is (-1, False) if it is not a checkpoint, or if it was saved when training failed. Its tensors are not
+    read.
     """
     try:
         with _weights_only():
@@ -237,7 +238,7 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """File of ``--replace-unk FILE``; empty if the option has no value, for which fairseq puts "@@ "."""
+    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value, for which fairseq puts "@@ "."""
     return "" if replace_unk == "@@ " else replace_unk
 
 
@@ -503,7 +504,7 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """Number of steps by torch's optimisers in this process since this module was imported.
+    """Return the number of steps by torch's optimisers in this process since this module was imported.
 
     fairseq's optimisers change ``parameter.data``, which does not increase version counters.
     """
@@ -516,5 +517,5 @@ def skips_overflows(optimizer: Any) -> bool:
 
 
 def backward_pass() -> int:
-    """Number of the running backward pass, unique in this process; torch has no public name for it."""
+    """Return the number of the running backward pass, unique in this process; torch has no public name for it."""
     return torch._C._current_graph_task_id()

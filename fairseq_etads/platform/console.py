@@ -1,6 +1,4 @@
-"""Common frame of all commands: ``--version``, errors as one line on stderr, exit statuses, Ctrl-C and other
-signals.
-"""
+"""The common frame of all commands: ``--version``, errors in one line on stderr, exit statuses, and signals."""
 
 import argparse
 import contextlib
@@ -36,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
-            }  # reports record all parsed options, and this is not one
+            }  # the value is suppressed because reports record all parsed options, and --version is not one of them
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -78,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def _options(self) -> List[str]:
-        """Long options of this parser and of its subcommands."""
+        """List the long options of this parser and of its subcommands."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -96,7 +94,7 @@ class _ShowVersion(argparse.Action):
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant; empty if none is similar."""
+    """Return the known word that was probably meant; empty if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
@@ -178,7 +176,7 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Inside, text printed to a terminal cannot control it; files and pipes get the unchanged characters."""
+    """Keep text printed inside the block from controlling a terminal; files and pipes get unchanged characters."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
         sys.stdout = _Terminal(plain)
@@ -250,7 +248,7 @@ def _open_closed_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # the lowest free number
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # open() takes the lowest free number
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
@@ -300,7 +298,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
     before = {}
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            with contextlib.suppress(ValueError):  # not in the main thread
+            with contextlib.suppress(ValueError):  # signals can only be set in the main thread
                 before[number] = signal.signal(number, leave)
     try:
         yield

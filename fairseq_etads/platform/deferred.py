@@ -29,13 +29,14 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Inside, make ``from NAME import function`` and ``from PACKAGE import MODULE`` free of cost.
+    """Make ``from NAME import function`` and ``from PACKAGE import MODULE`` free of cost inside the block.
 
     The imported functions work as usual, and import the real module at the first call. Modules that have already been
     imported are not affected, nor are imports after the block.
 
     Args:
-        names: of modules, such as "scipy.stats". If the package is slow to import, too, its name comes before them.
+        names: names of modules, such as "scipy.stats". If the package is slow to import, too, its name comes before
+            them.
     """
     stand_ins = {name: _StandIn(name) for name in names if name not in sys.modules}
     for name, module in stand_ins.items():
@@ -53,7 +54,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Inside, import fairseq without its slow statistics and without a message about a missing tensorboardX."""
+    """Import fairseq inside the block without its slow statistics and without a message about missing tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

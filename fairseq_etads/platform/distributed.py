@@ -51,7 +51,7 @@ class Launched(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Optional["Launched"]:
-        """Read it from the environment; None if no launcher such as torchrun started this process."""
+        """Read the description from the environment; None if no launcher such as torchrun started this process."""
         if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
             return None
         rank = int(os.environ["RANK"])
@@ -127,7 +127,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     """Determine how the workers find each other on CPUs; fairseq does this only for GPUs.
 
     Args:
-        options: of ``cfg.distributed_training``; changed in place.
+        options: the options ``cfg.distributed_training``, changed in place.
 
     Raises:
         ValueError: options are incompatible with each other or with CPUs.

@@ -27,12 +27,12 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
 
 
 def missing_modules(extra: str) -> Tuple[str, ...]:
-    """Modules of an extra that are not installed."""
+    """List the modules of an extra that are not installed."""
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
 def install_line(extra: str) -> str:
-    """Command that installs an extra here, from the clone that this package was installed from, if it still exists."""
+    """Return the command that installs an extra here, from the clone of this package if it still exists."""
     clone = _clone()
     if clone is None:
         return f"python -m pip install '.[{extra}]' in a clone of fairseq-etads"
@@ -41,7 +41,7 @@ def install_line(extra: str) -> str:
 
 
 def _clone() -> Optional[Path]:
-    """Folder of the sources that this package is imported from or was installed from."""
+    """Find the folder of the sources from which this package is imported or was installed."""
     package = Path(__file__).resolve().parents[1]
     candidates = [package.parent]
     try:

@@ -17,7 +17,8 @@ class Bounds(NamedTuple):
     """Bounds of a numeric option.
 
     Attributes:
-        at_least: the smallest value. below: an exclusive upper bound; None: no upper bound.
+        at_least: the smallest value.
+        below: an exclusive upper bound; None: no upper bound.
         what: the noun for messages: "tokens", or with ``below`` "a probability".
     """
 
@@ -45,7 +46,8 @@ def check_values(cfg: Any, config: type) -> None:
     """Raise ValueError for a value outside the bounds or choices of its option.
 
     Args:
-        cfg: the values. config: the dataclass that declares the options.
+        cfg: the values.
+        config: the dataclass that declares the options.
     """
     for option in fields(config):
         bounds, choices = option.metadata.get("bounds"), option.metadata.get("choices")
@@ -62,8 +64,10 @@ def check_needs(cfg: Any, config: type, has: Collection[str] = (), skip: Collect
     """Raise ValueError for a given option that needs something missing.
 
     Args:
-        cfg: the values. config: the dataclass that declares the options. has: mechanisms of the model, and options that
-            other dataclasses declare, as on a command line; the given options of ``config`` may be left out.
+        cfg: the values.
+        config: the dataclass that declares the options.
+        has: mechanisms of the model, and options that other dataclasses declare, as on a command line; the given
+            options of ``config`` may be left out.
         skip: names of options that are not checked.
     """
     given = given_options(cfg, config)

@@ -190,7 +190,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
 
 
 def _partials(path: Path) -> List[Path]:
-    """Incomplete files of ``path`` begun by :func:`_completed`."""
+    """Find incomplete files of ``path`` that :func:`_completed` has left."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 

@@ -33,8 +33,8 @@ def process_pool(
     """A pool of ``count`` processes, which end with this one, also on a signal.
 
     Args:
-        start, arguments: a function and its arguments, called at the start of every process.
-        context: of ``multiprocessing``; None: the default one.
+        start, arguments: a function, called at the start of every process, and its arguments.
+        context: a context of ``multiprocessing``; None: the default one.
 
     Raises:
         InputError: a process was killed.
@@ -49,8 +49,8 @@ def process_pool(
         except BaseException:  # a signal: do not wait for a result
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must drop work that has not begun before its processes end: its thread fails on cancelled work,
-            # such as an unfinished map's, when it finds its processes gone.
+            # The pool must drop work that has not started before its processes end, because its thread fails on
+            # cancelled work, such as an unfinished map's, when it finds its processes gone.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()

@@ -44,16 +44,16 @@ class ResumableBatches(iterators.EpochBatchIterator):
 
     @property
     def iterations_in_epoch(self) -> int:
-        """Number of batches that one worker has read in this epoch."""
+        """Return the number of batches that one worker has read in this epoch."""
         return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
 
     @property
     def _before(self) -> int:
-        """Number of batches that all workers had read in this epoch when training was resumed."""
+        """Return the number of batches that all workers had read in this epoch when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
-        """fairseq's state, with the number of batches of all workers."""
+        """Return fairseq's state, with the number of batches of all workers."""
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
@@ -98,7 +98,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
-        """Batches of this worker in an epoch, or in the rest of it."""
+        """Return the batches of this worker in an epoch, or in the rest of it."""
         if self._resumed is None or self._resumed.epoch != epoch:
             return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
         with mock.patch.multiple(self, num_shards=1, shard_id=0):
@@ -121,7 +121,7 @@ def _saved_options(state: Dict[str, Any], group: str) -> Any:
 
 
 def _update_freq(options: Any, epoch: int) -> int:
-    """Value of --update-freq in an epoch."""
+    """Return the value of --update-freq in an epoch."""
     values = options.get("update_freq") or [1]
     return int(values[min(epoch, len(values)) - 1])
 
@@ -130,8 +130,8 @@ class _Resumption:
     """Compares a checkpoint with the current options, and corrects it before fairseq's trainer reads it.
 
     Args:
-        trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by
-            --finetune-from-model.
+        trainer: fairseq's trainer.
+        reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by --finetune-from-model.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
@@ -256,7 +256,7 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """Name of an option in an optimiser's parameter group; "" if the group has none."""
+    """Return an option's name in an optimiser's parameter group; "" if the group lacks it."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 

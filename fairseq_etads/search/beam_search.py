@@ -35,14 +35,14 @@ class SearchRequest:
     """One search: a generator's options and models, and the batch of a call.
 
     Attributes:
-        settings: resolved for these models (:meth:`SearchSettings.resolved`).
-        special: their ids.
+        settings: the settings, resolved for these models (:meth:`SearchSettings.resolved`).
+        special: ids of the special tokens.
         strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
         terms: terms that change the scores of words, in order; their models are in evaluation mode.
-        dictionary: the target's.
+        dictionary: the target dictionary.
         shortlist: the words available for a document; None: all.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: arguments of ``SummaryGenerator.generate``.
     """
 
     settings: SearchSettings
@@ -132,12 +132,12 @@ class BeamSearch:
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
-        # what observers are told and what is drawn must not depend on documents that are finished
+        # Reports to observers and random draws must not depend on documents that are finished.
         looks_always = self.device.type == "cpu" or self.on_step is not None or draws_words(self.strategy)
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
     def _length_limits(self) -> List[int]:
-        """Most tokens of each summary before the end symbol."""
+        """Return the maximum number of tokens of each summary before the end symbol."""
         settings = self.settings
         if settings.exact_length:
             return [settings.exact_length] * self.documents
@@ -148,7 +148,8 @@ class BeamSearch:
                     f"--match-source-len: a document has {longest} tokens, but the models have positions for "
                     f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
-            # for all documents, as in fairseq; a rule of the step ends each at its own length
+            # The limit is the same for all documents, as in fairseq. A rule of the step ends each summary at its own
+            # length.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
@@ -157,9 +158,9 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """Words that summaries must begin with, (B, T), as search ids."""
+        """Return the words (B, T) with which summaries must start, as search ids."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # it alone determines where a summary ends
+        if self.settings.exact_length:  # this option alone determines where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
@@ -171,7 +172,7 @@ class BeamSearch:
         return prefix
 
     def run(self) -> Results:
-        """Search; returns the finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Search. Returns the finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -197,7 +198,8 @@ class BeamSearch:
         """Run one step of the search; False when no document is left.
 
         Args:
-            lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
+            lprobs: log-probabilities (B, beam, V) of the next words, changed in place.
+            attention: attention (B, beam, S), or None. In the first step beam is 1.
         """
         live, beam = self.live, self.live.beam
         self._apply_rules(step, lprobs)
@@ -205,7 +207,7 @@ class BeamSearch:
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
-        ended_now = ends[:, :beam] & ~live.decided[:, None]  # an end that is not among the best is not taken
+        ended_now = ends[:, :beam] & ~live.decided[:, None]  # an end outside the best ``beam`` extensions is not taken
         if step == self.max_len:
             self._finish(step, extensions, ended_now, torch.ones_like(live.decided), cost)
             return False
@@ -235,7 +237,7 @@ class BeamSearch:
         return self._continue(step, parents)
 
     def _documents_left(self, step: int) -> Optional[Tensor]:
-        """The rows (n,) of the documents that stay in the batch; None: all."""
+        """Find the rows (n,) of the documents that stay in the batch; None: all."""
         if (step + 1) % self.steps_between_looks:
             return None
         left = ~self.live.decided
@@ -304,12 +306,12 @@ class BeamSearch:
         return self.scoring.coverage_cost(live.coverage, padding)
 
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
-        """The best extensions of each document; lprobs (B, beam or 1, V)."""
-        if lprobs.device.type != "cpu":  # where another pass is quicker than to wait for an answer
+        """Select the best extensions of each document from log-probabilities (B, beam or 1, V)."""
+        if lprobs.device.type != "cpu":  # on a GPU another pass takes less time than waiting for an answer
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would show up here
+        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so any NaN is among these
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -328,7 +330,7 @@ class BeamSearch:
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
-        k = min(2 * beam, most)  # twice the beam size, since half of them may end
+        k = min(2 * beam, most)  # twice the beam size, since half of the extensions may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
             return recombined(
@@ -339,10 +341,10 @@ class BeamSearch:
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
         """Put the extensions that end (B, beam) among the finished hypotheses.
 
-        A document that is ``stuck`` (B,), because it has no continuation, and has no hypothesis gets one of score -inf:
-        an answer for each.
+        A document is ``stuck`` (B,) if it has no continuation. If it also has no finished hypothesis, it gets one of
+        score -inf, so that every document has an answer.
         """
-        on_cpu = ends.device.type == "cpu"  # elsewhere all documents are cheaper than to wait for an answer
+        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than waiting for an answer
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)
@@ -371,8 +373,9 @@ class BeamSearch:
         )
 
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Mask of documents (B,) that need no further step; log_probs and cost (B, beam) belong to continuing
-        hypotheses.
+        """Return the mask (B,) of documents that need no further step.
+
+        ``log_probs`` and ``cost`` (B, beam) belong to the hypotheses that continue.
         """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":

@@ -44,8 +44,10 @@ class CallOption(NamedTuple):
     """An option of a call.
 
     Attributes:
-        declared: its name in ``options.py``. setting: its name in :class:`SearchSettings`.
-        kind: int, float, bool or str. help: for ``--help``.
+        declared: the option's name in ``options.py``.
+        setting: the option's name in :class:`SearchSettings`.
+        kind: type of the value: int, float, bool or str.
+        help: the text for ``--help``.
         choices: the values of a choice; None means "depends on the model and the other options".
         least: smallest value of a number.
     """
@@ -59,7 +61,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # a file in the folder: a call only says whether to use it
+    if name == "shortlist":  # the shortlist is a file in the folder, and a call only says whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
@@ -78,13 +80,13 @@ DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1
 
 
 def default_of(name: str) -> Any:
-    """Value of an option that neither a call nor its folder sets."""
+    """Return the value of an option that neither a call nor its folder sets."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
 def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
-    """Current value of an option of a call.
+    """Return the current value of an option of a call.
 
     Args:
         decoding: options that are set; others have their defaults.
@@ -115,7 +117,7 @@ def _unknown(name: str) -> str:
 
 
 def _refusal(name: str, value: Any) -> str:
-    """Reason for refusing a value; otherwise empty."""
+    """Return the reason for refusing a value; empty if the value is possible."""
     option = OPTIONS[name]
     if name == "shortlist":
         return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
@@ -147,14 +149,16 @@ def call_settings(
     """Return the settings of a call, in the form of :func:`search_settings`.
 
     Args:
-        folder: the folder's defaults, which may hold options without effect. given: the call's own options.
+        folder: the folder's defaults, which may hold options without effect.
+        given: the call's own options.
         has_pointer: whether the model can copy; None: not yet known, and not checked.
 
     Raises:
         InputError: see :func:`search_settings`; or an option of the call has no effect.
     """
     together = {**folder, **given}
-    if "max_len" in check(given) and "min_len" not in given:  # the folder's minimum length gives way
+    # the call's maximum length also limits the folder's minimum length
+    if "max_len" in check(given) and "min_len" not in given:
         together["min_len"] = min(present_value("min_len", together), given["max_len"])
     settings = search_settings(together)
     new = {

@@ -18,7 +18,7 @@ class EncodedModel:
         self._memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = None
 
     def encoder_out(self, model: Any, device: torch.device) -> Any:
-        """Output of the model's encoder on ``device``; None if it is not cached."""
+        """Return the output of the model's encoder on ``device``; None if it is not cached."""
         return _moved(self._encoder_out, device) if self._model is model else None
 
     def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
@@ -27,7 +27,7 @@ class EncodedModel:
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 
     def memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Content of :attr:`BeamState.memory` after the first step, on ``device``; None if it is not cached."""
+        """Return :attr:`BeamState.memory` after the first step, on ``device``; None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _moved(self._memory, device)
         return memory if self._model is model else None
 
@@ -37,7 +37,7 @@ class EncodedModel:
             self._memory = _moved(memory, torch.device("cpu"))
 
     def tensors(self) -> Iterator[Tensor]:
-        """All cached tensors."""
+        """Iterate over all cached tensors."""
         yield from _tensors([self._encoder_out, self._memory])
 
 
@@ -52,14 +52,14 @@ class EncodedBatch:
         self._models: List[EncodedModel] = []
 
     def of(self, number: int) -> EncodedModel:
-        """Part of the ensemble's model ``number``, from 0."""
+        """Return the part that belongs to the ensemble's model ``number``, from 0."""
         while len(self._models) <= number:
             self._models.append(EncodedModel())
         return self._models[number]
 
     @property
     def bytes(self) -> int:
-        """Memory used; tensors that share memory count once."""
+        """Return the memory used, in bytes; tensors that share memory count once."""
         storages = (tensor.untyped_storage() for model in self._models for tensor in model.tensors())
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 

@@ -21,12 +21,12 @@ class Member:
     """One model of the ensemble with its encoded documents and its state. Rows are in the order document, beam.
 
     Args:
-        model: in evaluation mode.
+        model: the model, in evaluation mode.
         net_input: the batch, as a dataset makes it.
         encoded: cache of the encoder's output for further searches; None: no cache.
 
     Attributes:
-        first_beam: rows per document in the first step, when all its hypotheses are the same.
+        first_beam: number of rows per document in the first step, when all hypotheses of a document are the same.
         pointer: the pointer head's output in the last step; None for a model without one.
     """
 
@@ -47,7 +47,7 @@ class Member:
                 encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Run the decoder on tokens (rows, t), extended ids, for at least the last of the t."""
+        """Run the decoder on extended ids (rows, t). At least the last of the t steps is computed."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -55,7 +55,7 @@ class Member:
 
         Args:
             parents: (B', beam'), the old beam of the same document that each new one continues.
-            rows: (B' * beam',), the same as old rows.
+            rows: (B' * beam',), the same parents as numbers of old rows.
             documents: (B',), indices of the documents that remain; None: all.
         """
         raise NotImplementedError
@@ -65,12 +65,12 @@ class Member:
 
         Args:
             tokens: (rows, t), the words so far with the start symbol.
-            temperature: divides the logits; for a model with a pointer, the log-probabilities of the mixture, so that
-                it also applies to copying.
+            temperature: divisor of the logits. For a model with a pointer it divides the log-probabilities of the
+                mixture, so that it also applies to copying.
 
         Returns:
-            (rows, V) in float32 or better; the same before a switch decides between generating and copying, None for a
-            model without one; attention (rows, S) or None.
+            Log-probabilities (rows, V) in float32 or better; the same before a switch decides between generating and
+            copying, None for a model without a switch; attention (rows, S) or None.
         """
         out = self.decode(tokens)
         output = DecoderOutput.of(out)
@@ -80,7 +80,8 @@ class Member:
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
-            lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
+            # in place, because the memory is reused; see inference.WideLinear
+            lprobs = torch.log_softmax(logits, dim=-1, out=logits)
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
             self.pointer = output.pointer
@@ -90,7 +91,7 @@ class Member:
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
-        """Log-probabilities (rows, V) from the decoder's output for the last word."""
+        """Compute log-probabilities (rows, V) from the decoder's output for the last word."""
         lprobs = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1].float()
         if temperature != 1.0 and self.capabilities.pointer is not None:
             lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
@@ -102,7 +103,8 @@ class SharingMember(Member):
     """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
-        selection: words that its pointer may copy; None: all. candidates: the words of its softmax; None: all V.
+        selection: words that its pointer may copy; None: all.
+        candidates: the words of its softmax; None: all V.
     """
 
     first_beam = 1
@@ -124,7 +126,7 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
-        # at every step fairseq searches all modules for those with a state
+        # These modules are found once, because fairseq would search all modules for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
@@ -134,10 +136,12 @@ class SharingMember(Member):
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            self.encoded.keep_memory(self.state.memory)  # complete since the first step; no document has left yet
+            # memory is complete after the first step, and no document has left yet
+            self.encoded.keep_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
-            memory = self.state.memory.setdefault(self.model.decoder, {})  # its rows are dropped with their documents
+            # rows of this memory are dropped with their documents
+            memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
             assert output.pointer is not None
@@ -151,14 +155,15 @@ class SharingMember(Member):
             part.reorder_incremental_state(self.state, rows)
         if documents is not None:
             selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
-            self.encoder_out = {**self._restricted, **selected}  # encoders drop keys that they do not know
+            # the restricted keys are added again because encoders drop unknown keys
+            self.encoder_out = {**self._restricted, **selected}
 
 
 class RepeatingMember(Member):
     """Any model of fairseq's: the encoder's output is repeated for each beam, as in fairseq.
 
     Args:
-        beam: hypotheses of each document, in the first step too.
+        beam: number of hypotheses of each document, in the first step too.
     """
 
     def __init__(
@@ -183,7 +188,8 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        if documents is not None or len(rows) != self.rows:  # within a document all rows are the same
+        # otherwise nothing changes, because all rows of a document are the same
+        if documents is not None or len(rows) != self.rows:
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
 
@@ -214,11 +220,11 @@ class Ensemble:
     """All models of the search; averages their probabilities.
 
     Args:
-        models: in evaluation mode.
+        models: the models, in evaluation mode.
         net_input: the batch of B documents, as a dataset makes it.
-        documents: B.
-        beam: hypotheses of each document.
-        temperature: see :meth:`Member.step`.
+        documents: B, the number of documents.
+        beam: number of hypotheses of each document.
+        temperature: divisor of the logits; see :meth:`Member.step`.
         encoded: cached outputs of the models for this batch; filled if it is empty.
         selection: words that pointers may copy; None: all.
         candidates: the words of all softmaxes, with columns as search ids; None: all V.
@@ -259,11 +265,11 @@ class Ensemble:
 
         Args:
             tokens: (B, beam, t), start symbol included.
-            first: the first step, when all beams are the same and only one is returned.
+            first: whether this is the first step, when all beams are the same and only one is returned.
 
         Returns:
-            log-probabilities (B, beam, V), with V of the widest member (in narrower ones, the other words have
-            probability 0); mean attention (B, beam, S) of the members that return one, or None.
+            Log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return one, or None.
+            V is the number of words of the widest member; in narrower ones, the other words have probability 0.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -283,16 +289,20 @@ class Ensemble:
         return together, _mean(attentions)
 
     def copying(self) -> Optional[Tensor]:
-        """Mean copy distribution (B, beam, S) of the last step, for a single beam in the first; None without one."""
+        """Return the mean copy distribution (B, beam, S) of the last step; None without one.
+
+        In the first step beam is 1.
+        """
         pointers = (member.pointer for member in self.members)
         found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
         return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
-        """Let hypotheses continue others in all members, see :meth:`Member.reorder`.
+        """Let hypotheses continue others in all members; see :meth:`Member.reorder`.
 
         Args:
-            old_beam: number of hypotheses per document in the previous step. first: that was the first step.
+            old_beam: number of hypotheses per document in the previous step.
+            first: whether that was the first step.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
@@ -304,7 +314,10 @@ class Ensemble:
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Log of the mean probabilities of (B, beam, V), each with its own V; words beyond it have probability 0."""
+    """Compute the logarithm of the mean of probabilities, from logarithms (B, beam, V), each with its own V.
+
+    Words from its V on have probability 0.
+    """
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
@@ -325,9 +338,9 @@ def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
 def output_vocabulary(
     models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
 ) -> Optional[OutputVocabulary]:
-    """The words of an ensemble's distributions, including the documents' own if one of the models has a pointer.
+    """Return the words of an ensemble's distributions, with the documents' own words if a model has a pointer.
 
-    It is None if no model has an output vocabulary.
+    The result is None if no model has an output vocabulary.
 
     Args:
         candidates: the words of all softmaxes, with columns as search ids; None: the models' own.

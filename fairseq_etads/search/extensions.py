@@ -17,7 +17,7 @@ from ..vocabulary.batch_vocab import number_by_first_occurrence
 class Extensions(NamedTuple):
     """The k best extensions of each document's hypotheses, (B, k) each, best first."""
 
-    selection_score: Tensor  # score for the selection; -inf: one that cannot be chosen
+    selection_score: Tensor  # score for the selection; -inf if the extension cannot be chosen
     log_probs: Tensor  # log P of the hypothesis with its new word
     words: Tensor  # ids of the new words
     parents: Tensor  # beams of the extended hypotheses
@@ -27,9 +27,9 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
     """Find the k extensions with the largest log P, less the coverage cost if there is one.
 
     Args:
-        lprobs: (B, beam, V), log-probabilities of the next words.
-        before: (B, beam), log P of the hypotheses so far.
-        coverage_cost: (B, beam), subtracted in the selection only.
+        lprobs: log-probabilities (B, beam, V) of the next words.
+        before: log P (B, beam) of the hypotheses so far.
+        coverage_cost: costs (B, beam), subtracted in the selection only.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -49,7 +49,8 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute ``(x + offset).flatten(1).topk(k)``, values and flat indices (B, k), best first, without the whole sum.
 
     Args:
-        x: (B, beam, V). offset: (B, beam, 1).
+        x: values (B, beam, V).
+        offset: numbers (B, beam, 1) to add.
 
     The k largest values are in the k blocks of words with the largest maxima. Finding maxima is several times faster
     than sorting, so in a large vocabulary the blocks are found first; a small one is sorted at once.
@@ -71,7 +72,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
-    """For each hypothesis, the first one of its document with the same last words: (B, beam, t) -> (B, beam)."""
+    """Find, for each hypothesis (B, beam, t), its document's first one with the same last words. Returns (B, beam)."""
     recent = tokens[:, :, max(0, tokens.size(2) - words) :]
     same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
     return same.int().argmax(dim=2)
@@ -85,17 +86,20 @@ def recombined(
     Extensions that end are never left out, because they have no future that could equal another's.
 
     Args:
-        best: function that finds a given number of best extensions. tokens: (B, beam, t), the hypotheses to extend.
-        words: number of last words to compare, including the new one. end: the end symbol.
-        count: number of extensions to return. most: number of all extensions.
+        best: function that finds a given number of best extensions.
+        tokens: words (B, beam, t) of the hypotheses to extend.
+        words: number of last words to compare, including the new one.
+        end: the end symbol.
+        count: number of extensions to return.
+        most: number of all extensions.
 
     Returns:
-        ``count`` extensions of each document; those that are missing have the score -inf.
+        ``count`` extensions of each document; missing ones have the score -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
-    # extensions by the same word with the same last words are at most this many, so enough different ones are found
+    # At most ``largest`` extensions have the same last words and the same new word, so enough different ones are found.
     largest = tokens.size(1)
-    if tokens.device.type == "cpu":  # elsewhere more extensions are cheaper than to wait for the number
+    if tokens.device.type == "cpu":  # on a GPU, more extensions cost less than waiting for the number
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)

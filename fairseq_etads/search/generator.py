@@ -1,7 +1,7 @@
-"""``SummaryGenerator``, which fairseq's commands and the Summarizer call: a batch in, summaries out.
+"""The class ``SummaryGenerator``, with which fairseq's commands and the Summarizer generate summaries of a batch.
 
-Without its own options it gives the results of fairseq's ``SequenceGenerator``. ``docs/decoding.md`` describes the
-options.
+Without options of this project, its results are the same as the results of fairseq's ``SequenceGenerator``.
+``docs/decoding.md`` describes the options.
 """
 
 import contextlib
@@ -44,8 +44,8 @@ class SummaryGenerator:
     Args:
         source_dictionary: with ``replace_unk``, the source's dictionary; without it, unknown words stay and are only
             aligned.
-        inference_models: for each model its copies for inference in the requested dtype, shared with other generators;
-            None: made here.
+        inference_models: for each model the holder of its copy for inference in the requested dtype, shared with other
+            generators; None: the generator makes them.
         shortlist: the words available for a document, from a file of ``etads-shortlist``; None: all.
         terms: further terms of the score, added in order after the language model's and the options' terms; see
             docs/extending.md.
@@ -145,11 +145,11 @@ class SummaryGenerator:
         """Generate summaries of a batch.
 
         Args:
-            models: ignored, as in fairseq; the constructor's are used.
-            sample: from the dataset; "net_input" is the models' input.
-            prefix_tokens: (B, T) words to begin with, padded.
+            models: ignored, as in fairseq; the constructor's models are used.
+            sample: a batch from the dataset; "net_input" is the models' input.
+            prefix_tokens: words (B, T) with which the summaries start, padded.
             constraints: words to include, packed for fairseq's search classes.
-            bos_token: start symbol, if not the end symbol.
+            bos_token: start symbol, if it is not the end symbol.
             encoded: cache of the models' outputs for this batch, for further calls with the same batch.
             on_step: called after each step of the search with the best hypothesis so far of each document
                 (:class:`~fairseq_etads.search.progress.BestSoFar`). Its exceptions end the search.
@@ -166,7 +166,7 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # fairseq's attention over all words at once reads weights, but 8-bit layers have none
+        # For all words at once, fairseq's attention reads weights, which 8-bit layers do not have.
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the copies are in evaluation mode, and no other code changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
@@ -228,18 +228,19 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
 
 
 def _positions(models: Sequence[Any]) -> int:
-    """Maximum number of tokens of a summary, including the end symbol, for which all models have positions."""
+    """Return the maximum number of tokens of a summary, with the end symbol, for which all models have positions."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
 
 def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """The holder of the model's copy for inference; None for models from outside this project, which are used
-    directly.
+    """Make the holder of a model's copy for inference.
+
+    Returns None for models from outside this project, which are used directly.
     """
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
-    if infer_dtype not in (None, "auto"):  # "auto" selects among the available ones
+    if infer_dtype not in (None, "auto"):  # "auto" selects one of the available dtypes, here the model's own
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other dtypes")
     return None
 
@@ -249,9 +250,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Number of searches that currently need a model in evaluation mode, and its modules in training mode before
-    them.
-    """
+    """Number of searches that need a model in evaluation mode, and its modules to return to training mode."""
 
     searches: int
     training: List[nn.Module]
@@ -259,8 +258,9 @@ class _Mode(NamedTuple):
 
 @contextlib.contextmanager
 def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Keep models in evaluation mode inside; each module returns to its mode after the last of simultaneous
-    searches.
+    """Keep models in evaluation mode inside the block.
+
+    Each module returns to its own mode after the last of several simultaneous searches.
     """
     models = list(models)
     with _mode_lock:

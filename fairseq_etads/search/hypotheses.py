@@ -11,7 +11,7 @@ Results = List[List[Dict[str, Tensor]]]
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
-    """Take the parents' entries: (B, beam, …) and (B, beam') -> (B, beam', …)."""
+    """Take the entries of ``x`` (B, beam, …) that belong to the parents (B, beam'). Returns (B, beam', …)."""
     index = parents.view(*parents.shape, *(1,) * (x.dim() - 2)).expand(*parents.shape, *x.shape[2:])
     return x.gather(1, index)
 
@@ -22,10 +22,10 @@ class ActiveHypotheses:
     B is the number of unfinished documents.
 
     Attributes:
-        tokens: (B, beam, longest + 1), int64, the start symbol first.
-        log_probs: (B, beam, longest), log P of the first 1, 2, … words.
-        ancestors: (B, beam, longest), int64, beam of each step that the hypothesis descends from; None unless attention
-            is kept.
+        tokens: words (B, beam, longest + 1), int64, the start symbol first.
+        log_probs: log P (B, beam, longest) of the first 1, 2, … words.
+        ancestors: beam (B, beam, longest), int64, from which the hypothesis descends at each step; None unless
+            attention is kept.
         coverage: (B, beam, S), attention summed over the steps, or None.
         used_up: (B, beam), bool, beam slots used up by finished hypotheses (fairseq never refills them).
         decided: (B,), bool, documents that need no further step and have not left the batch yet.
@@ -74,14 +74,14 @@ class Finished:
     """Finished hypotheses, at most ``size`` per document, and the attention of all steps if it is recorded.
 
     Args:
-        documents: B, of the whole batch.
+        documents: B, the number of documents of the whole batch.
         size: maximum number of hypotheses per document.
         longest: maximum number of tokens of a hypothesis, with the end symbol.
         by_score: keep the ``size`` best, best first; otherwise the first ``size``, in order of finishing.
 
     Attributes:
-        score: (B, size), -inf where there is no hypothesis.
-        length: (B, size), tokens with the end symbol; 0: no hypothesis.
+        score: scores (B, size), -inf where there is no hypothesis.
+        length: numbers (B, size) of tokens with the end symbol; 0: no hypothesis.
         tokens, log_probs, ancestors: (B, size, longest), as in :class:`ActiveHypotheses`, but without the start symbol.
     """
 
@@ -96,7 +96,7 @@ class Finished:
         self._attention: List[Tuple[Tensor, Tensor]] = []  # for each step: batch rows (n,), attention (n, beam, S)
 
     def count(self, batch_rows: Tensor) -> Tensor:
-        """Number of hypotheses of each of these documents (n,), (n,)."""
+        """Return the number (n,) of hypotheses of each of these documents (n,)."""
         return self.length[batch_rows].gt(0).sum(1)
 
     def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
@@ -115,16 +115,16 @@ class Finished:
         """Add the hypotheses that end in this step.
 
         Args:
-            batch_rows: (n,), their documents.
+            batch_rows: rows (n,) of their documents in the batch.
             ended: (n, beam), bool, True for hypotheses that end.
-            score: (n, beam).
+            score: scores (n, beam) of the hypotheses.
             tokens, log_probs, ancestors: (n, beam, length), including the end symbol.
         """
         length = torch.where(ended, tokens.size(2), 0)
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
         scores = torch.cat([self.score[batch_rows], score], dim=1)
         missing = lengths == 0
-        # better than a missing one: a hypothesis without probability still counts
+        # A hypothesis without probability still counts, so its score must be above the score of a missing one.
         lowest = torch.finfo(scores.dtype).min
         key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
         order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
@@ -161,7 +161,7 @@ class Finished:
         ]
 
     def _hypotheses_attention(self) -> Optional[Tensor]:
-        """Attention of each hypothesis's steps: (B, size, S, longest); None if none was recorded."""
+        """Return the attention (B, size, S, longest) of each hypothesis's steps; None if none was recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape

@@ -54,21 +54,21 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
         shared[id(buffer)] = cast(buffer) if cast is not None and buffer.is_floating_point() else buffer
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
-        shared[id(dictionary)] = dictionary  # large, and nothing to copy
+        shared[id(dictionary)] = dictionary  # dictionaries are large and never change, so they are shared
     shared.update((id(weight), weight) for weight in normalised_weights(model))
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
         if isinstance(module, LinearizedConvolution):  # otherwise fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
-    result.eval()  # returns nothing for a model prepared by fairseq for inference
+    result.eval()  # not chained, because eval() returns nothing for a model that fairseq has prepared
     return result
 
 
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
     """Replace each inner linear layer with more than one output by ``make(parent, name, layer)``."""
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # not a subclass either, which may compute something else
+        if not is_plain_linear(child):  # a subclass is left out, too, because it may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -84,8 +84,10 @@ class _Products(NamedTuple):
     """Kinds of products of a copy on this processor.
 
     Attributes:
-        dtype: of products other than 8-bit integer ones. packed: whether their weights are packed.
-        int8: whether there are 8-bit integer products. memory: dtype of cached keys and values.
+        dtype: data type of all products except 8-bit integer ones.
+        packed: whether their weights are packed.
+        int8: whether there are 8-bit integer products.
+        memory: dtype of cached keys and values.
     """
 
     dtype: torch.dtype
@@ -120,7 +122,7 @@ PROBE_GAIN = 1.1
 
 
 def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
-    """Sizes (outputs, inputs) of the products in a decoder step, each with its number of occurrences."""
+    """List the sizes (outputs, inputs) of the products in a decoder step, each with its number of occurrences."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
@@ -153,7 +155,7 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
 
 
 def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
-    """Shortest of several times of a product in each available dtype, fp32 first."""
+    """Measure the shortest of several times of a product in each available dtype, fp32 first."""
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
     layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
@@ -165,7 +167,8 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        for _ in range(10):  # alternating, so that other programs disturb all of them; the first run is a warm-up
+        # the dtypes alternate, so that other programs disturb all of them; the first run is a warm-up
+        for _ in range(10):
             for name, layer in layers.items():
                 started = time.perf_counter()
                 layer(x)
@@ -174,7 +177,9 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """Resolve "auto" to a dtype for this model on its device; other values stay. None: the model's own."""
+    """Resolve "auto" to a dtype for this model on its device; other values stay. Returns None for the model's own
+    dtype.
+    """
     if infer_dtype != "auto":
         return infer_dtype
     device = next(model.parameters()).device
@@ -228,7 +233,8 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     """Make the replacement of a linear layer in a copy."""
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
-    # modules that read weights instead of calling layers; in the search, our attentions always call them
+    # fairseq's attention reads weights instead of calling layers. In the search, our attentions always call their
+    # layers.
     reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
@@ -256,7 +262,7 @@ def _takes_over_relu(layer: Any, name: str) -> bool:
 
 
 def _replace_output(decoder: Any, products: _Products) -> None:
-    """Replace the output projection by a layer with packed blocks, if it is one over all known words."""
+    """Replace the output projection by a layer with packed blocks, if it covers all known words."""
     output = getattr(decoder, "output_projection", None)
     wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
     if isinstance(output, SharedTableOutput):
@@ -316,7 +322,7 @@ class InferenceModel:
         self._forget_copy()
 
     def _forget_copy(self) -> None:
-        self._lock = threading.Lock()  # so that threads that start together make one copy, not one each
+        self._lock = threading.Lock()  # the lock makes threads that start together share one copy
         self._copy: Optional[nn.Module] = None
         self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the parameters at that time
 
@@ -328,7 +334,7 @@ class InferenceModel:
         self._forget_copy()
 
     def current(self) -> nn.Module:
-        """The copy, made from the current parameters."""
+        """Return the copy, made from the current parameters."""
         # loading a checkpoint either replaces a tensor or changes it in place, which increases its version
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)

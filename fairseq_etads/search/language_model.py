@@ -1,4 +1,4 @@
-"""Fusion with a language model (``--lm-path``), with log-probabilities that are added to the ensemble's."""
+"""Fusion with a language model (``--lm-path``): its log-probabilities are added to the ensemble's."""
 
 import math
 from typing import Any, Optional, Sequence
@@ -15,7 +15,8 @@ class LanguageModelTerm(SearchTerm):
     """A language model in the search.
 
     Args:
-        model: a fairseq language model. weight: of its log-probabilities (``--lm-weight``).
+        model: a fairseq language model.
+        weight: weight of its log-probabilities (``--lm-weight``).
     """
 
     def __init__(self, model: nn.Module, weight: float):
@@ -26,7 +27,7 @@ class LanguageModelTerm(SearchTerm):
         return (self.model,)
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        """Raise ValueError if the language model does not begin with the words of the summaries' models.
+        """Raise ValueError if the language model's first words are not the words of the summaries' models.
 
         A language model without a dictionary is not checked.
         """
@@ -55,7 +56,9 @@ class _LanguageModel(ActiveTerm):
     word and among the previous words.
 
     Args:
-        model: in evaluation mode. weight: of its log-probabilities. vocabulary: see :class:`TermBatch`.
+        model: the language model, in evaluation mode.
+        weight: weight of its log-probabilities.
+        vocabulary: the vocabulary of :class:`TermBatch`.
     """
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):

@@ -24,16 +24,16 @@ class Lengths:
             raise ValueError("no texts, no lengths")
 
     def mean(self, longest: Optional[int] = None) -> float:
-        """Mean length of texts truncated to ``longest`` tokens."""
+        """Return the mean length of the texts, truncated to ``longest`` tokens."""
         kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
         return sum(kept) / len(kept)
 
     def at(self, percent: int) -> int:
-        """Length that ``percent`` of a hundred texts do not exceed."""
+        """Return the length that ``percent`` per cent of the texts do not exceed."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
-        """Percentiles of :data:`REMEMBERED`, for JSON."""
+        """Return the percentiles of :data:`REMEMBERED` in a form for JSON."""
         return {str(percent): self.at(percent) for percent in REMEMBERED}
 
 
@@ -46,7 +46,7 @@ def are_percentiles(value: Any) -> bool:
 
 
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """Shortest and longest summary of a search, from the percentiles of the training summaries.
+    """Choose the shortest and the longest summary of a search from the percentiles of the training summaries.
 
     Beam search ends long summaries too early: with the median as their minimum, they become as long as the training's.
     The length of short summaries depends on their content; for them the bounds only exclude the shortest tenth and the

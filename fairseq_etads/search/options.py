@@ -183,7 +183,7 @@ DECLARED: Mapping[str, Any] = {
 
 
 def setting_of(name: str) -> str:
-    """Name of an option in the settings of the search."""
+    """Return an option's name in the settings of the search."""
     setting: str = DECLARED[name].metadata.get("setting", name)
     return setting
 
@@ -208,13 +208,13 @@ def listed(choices: Sequence[str]) -> str:
 
 
 def kind_of(name: str) -> type:
-    """Type of an option: int, float, bool or str."""
+    """Return the type of an option: int, float, bool or str."""
     declared = DECLARED[name].type
     return declared if isinstance(declared, type) else str
 
 
 def problem(name: str, value: Any) -> str:
-    """Requirement that the value of an option violates; otherwise empty."""
+    """Return the requirement that an option's value violates; empty if it violates none."""
     option, kind = DECLARED[name], kind_of(name)
     limits = option.metadata
     if value is None and option.default is None:
@@ -239,7 +239,7 @@ def problem(name: str, value: Any) -> str:
 
 
 def refusal(name: str, value: Any) -> str:
-    """Full reason for refusing the value of an option; otherwise empty."""
+    """Return the full reason for refusing an option's value; empty if the value is possible."""
     wanted = problem(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
@@ -247,11 +247,12 @@ def refusal(name: str, value: Any) -> str:
 
 
 def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], facts: Mapping[str, bool]) -> str:
-    """Reason why one of the given options has no effect; empty if all have an effect.
+    """Return the reason why one of the given options has no effect; empty if all have an effect.
 
     Args:
-        given: options that differ from their defaults. present: all options, including fairseq's; missing ones are off.
-            facts: of :data:`FACTS`; missing ones are not checked.
+        given: options that differ from their defaults.
+        present: all options, including fairseq's; missing ones are off.
+        facts: values of :data:`FACTS`; missing ones are not checked.
     """
     for name, value in given.items():
         if name not in DECLARED:
@@ -275,7 +276,7 @@ def _is_on(value: Any) -> bool:
 
 
 def facts_of(has_pointer: bool, allow_unk: bool) -> Dict[str, bool]:
-    """Values of :data:`FACTS` for models, given whether one of them can copy."""
+    """Return the values of :data:`FACTS` for models, given whether one of them can copy."""
     return {"pointer": has_pointer, "unknown_word": allow_unk or not has_pointer}
 
 

@@ -42,7 +42,7 @@ def check_options(settings: Any) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # of texts, the settings hold the parsed parts
+            # the settings hold the parsed parts of a text, which need no check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
@@ -55,7 +55,7 @@ def check_options(settings: Any) -> None:
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
-    """Length penalty lp(Y), the divisor of log P(Y).
+    """Compute the length penalty lp(Y), the divisor of log P(Y).
 
     Args:
         length: |Y| with the end symbol, at least 1; a number, or a tensor of any shape.
@@ -74,17 +74,20 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
 def coverage_penalty(
     coverage: Tensor, weight: float, kind: str = "summary", padding_mask: Optional[Tensor] = None
 ) -> Tensor:
-    """Coverage penalty cp(Y), subtracted from the normalised log-probability; at least 0 for weights of at least 0.
+    """Compute the coverage penalty cp(Y), which is subtracted from the normalised log-probability.
+
+    It is at least 0 for weights of at least 0.
 
     Args:
         coverage: c_j (…, S), the sum over the hypothesis's steps of the attention to source token j, before any gate.
-        weight: w.
+        weight: the weight w.
         kind: "summary" is w Σ_j (max(c_j, 1) - 1), a penalty for reading twice; "wu" is -w Σ_j log(min(c_j, 1)), a
             penalty for leaving the source unread (Wu et al. 2016, equation 14).
         padding_mask: (B, S), True at padding, for a coverage of (B, …, S); padding never counts.
 
     Returns:
-        (…). With "wu" a token without any attention costs 87 w (the logarithm of the smallest float32), not infinity.
+        Penalties (…). With "wu" a token without any attention costs 87 w (the logarithm of the smallest float32), not
+        infinity.
 
     Raises:
         ValueError: an unknown kind.
@@ -130,30 +133,30 @@ class Scoring:
 
     @property
     def penalised(self) -> bool:
-        """True if this score differs from fairseq's."""
+        """Tell whether this score differs from fairseq's."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
     def divisor(self, length: int) -> float:
-        """Length penalty lp for |Y| = ``length``."""
+        """Compute the length penalty lp for |Y| = ``length``."""
         if not self.normalize_scores:
             return 1.0
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
 
     def divisors(self, lengths: Tensor) -> Tensor:
-        """lp for |Y| = each of ``lengths`` (B,), float64."""
+        """Compute lp for each length |Y| in ``lengths`` (B,), in float64."""
         lengths = lengths.double()
         if not self.normalize_scores:
             return torch.ones_like(lengths)
         return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
 
     def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """Cost cp (B, beam) of the coverage (B, beam, S), or None without a coverage penalty."""
+        """Compute the cost cp (B, beam) of the coverage (B, beam, S); None without a coverage penalty."""
         if coverage is None or not self.coverage_penalty:
             return None
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Scores (…) of hypotheses with ``length`` tokens, log P (…) and coverage cost cp (…)."""
+        """Compute the scores (…) of hypotheses with ``length`` tokens, log P (…) and coverage cost cp (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -166,7 +169,7 @@ class Scoring:
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
     ) -> Tensor:
-        """Upper bound of the scores of unfinished hypotheses, (B, beam).
+        """Compute an upper bound (B, beam) of the scores of unfinished hypotheses.
 
         Args:
             log_probs: log P of the words so far (B, beam).
@@ -187,7 +190,7 @@ class Scoring:
             largest, steps = self.divisor(longest), longest - shortest + 1
         best = log_probs + gain * steps
         if gain == math.inf:
-            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise it would not be a number
+            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise the bound would not be a number
         best = torch.maximum(best / self.divisor(shortest), best / largest)
         if cost is None:
             return best

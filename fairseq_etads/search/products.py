@@ -19,9 +19,9 @@ class PackedLinear(nn.Linear):
     The weight stays readable, because some of fairseq's attentions read it instead of calling the layer.
 
     Args:
-        dtype: of the products.
-        out_dtype: of the result; None: the input's.
-        relu: negative results become 0.
+        dtype: data type of the products.
+        out_dtype: data type of the result; None: the input's.
+        relu: whether negative results become 0.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class PackedLinear(nn.Linear):
         self.packed_bias = None if bias is None else bias.detach().to(dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (…, in) -> (…, out)."""
+        """Compute outputs (…, out) from inputs (…, in)."""
         return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
 
     def inputs(self, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Int8Linear(nn.Module):
     largest, and of inputs to 1/127 or 1/63 of their largest (:func:`kernels.int8_levels`).
 
     Args:
-        relu: negative results become 0.
+        relu: whether negative results become 0.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], relu: bool = False):
@@ -79,18 +79,20 @@ class Int8Linear(nn.Module):
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (…, in) -> (…, out) in the dtype of ``x``."""
+        """Compute outputs (…, out) in the dtype of ``x`` (…, in)."""
         rows, largest = self.inputs(x.reshape(-1, x.size(-1)))
         out = kernels.int8_linear(rows, self.packed, self.levels)
         self._rescale(out, largest, out)
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Rows (n, in), each divided by its largest number (n, 1), and these numbers: the same for all layers of this
-        kind.
+        """Divide rows (n, in) by their largest absolute numbers (n, 1). Returns both.
+
+        They are the same for all layers of this kind.
         """
         x = x.float()
-        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))  # norms are several times slower
+        # minimum and maximum, because torch's norms are several times slower
+        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
 
@@ -129,8 +131,10 @@ class WideLinear(nn.Module):
     which can cost more than the product. **Each call overwrites the previous call's result in the same thread.**
 
     Args:
-        weight: (V, in). bias: (V,) or None.
-        make: makes the layer of one block from its weight and bias, a :class:`PackedLinear` or :class:`Int8Linear`.
+        weight: weight (V, in) of the projection.
+        bias: bias (V,), or None.
+        make: function that makes a block's layer from its weight and bias: a :class:`PackedLinear` or
+            :class:`Int8Linear`.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
@@ -146,12 +150,13 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Layer of some of the words (ids (C,)), with weights packed again: (…, in) -> (…, C)."""
+        """Make a layer with outputs (…, C) for the words with ids (C,) only; its weights are packed again."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
-        """Compute (…, in) -> (…, V) in float32. ``rows``, which a recurrent decoder passes, means all words here:
-        None.
+        """Compute logits (…, V) in float32 from ``x`` (…, in).
+
+        A recurrent decoder passes ``rows``, which is None here: all words.
         """
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
@@ -169,7 +174,7 @@ class DocumentAttention(nn.Module):
     """fairseq's self-attention over all words at once by calls of its layers; fairseq's own reads their weights.
 
     Args:
-        attention: of an encoder layer; its layers are taken over.
+        attention: attention of an encoder layer; its layers are used.
     """
 
     def __init__(self, attention: MultiheadAttention):
@@ -188,7 +193,10 @@ class DocumentAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, None]:
-        """Attend with query (S, B, d_m), also key and value -> (S, B, d_m), None; mask (B, S), True at padding."""
+        """Attend with ``query`` (S, B, d_m), which is also key and value, and a mask (B, S), True at padding.
+
+        Returns (S, B, d_m) and None.
+        """
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
         q, k, v = (split_heads(projected, self.num_heads) for projected in self_attention_inputs(self, query))

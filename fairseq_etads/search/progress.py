@@ -33,7 +33,7 @@ class BestSoFar(NamedTuple):
     Attributes:
         row: the document's row in the batch.
         tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
-        score: for an unfinished hypothesis, its score if it ended here.
+        score: score of the hypothesis; for an unfinished one, its score if it ended here.
         read: attention of its last word; empty if it has ended.
     """
 
@@ -61,9 +61,9 @@ def best_so_far(
     """Find the best hypothesis of each document after a step.
 
     Args:
-        step: from 0.
-        live: after it was extended; B documents are left.
-        scores: (B, beam), of the active hypotheses if they ended now; -inf in slots that are used up.
+        step: number of the step, from 0.
+        live: the active hypotheses after this step; B documents are left.
+        scores: scores (B, beam) of the active hypotheses if they ended now; -inf in slots that are used up.
         parents: (B, beam), the beam that each active hypothesis continues.
         read: attention in this step, by the beams before it: (B, beam or 1, S).
         vocabulary: translates ids of the output to ids of the dictionary; None: they are the same.

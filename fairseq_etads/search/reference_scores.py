@@ -14,7 +14,7 @@ Hypotheses = List[List[Dict[str, Any]]]
 class _Scored:
     """A model for scoring references: every reference has a probability.
 
-    A switch pointer mixes generating and copying instead of choosing the likelier. Distributions have at least
+    A switch pointer mixes generating and copying instead of choosing the more probable one. Distributions have at least
     ``width`` words (0: their own); words beyond the model's own have probability 0.
     """
 
@@ -43,8 +43,10 @@ def score_references(
     """Score the references of a batch.
 
     Args:
-        models: an ensemble. sample: a batch with references, "target" (B, T), in ids of the dictionary.
-        pad: id of padding. score: fairseq's scorer, given the models and the batch with "target" as extended ids.
+        models: an ensemble.
+        sample: a batch with the references as ids of the dictionary in "target" (B, T).
+        pad: id of the padding symbol.
+        score: fairseq's scorer, given the models and the batch with "target" as extended ids.
 
     Raises:
         ValueError: the batch has no references.
@@ -60,7 +62,8 @@ def score_references(
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
-        # as in training; otherwise a reference with one word that is not a candidate would have no probability
+        # Such words become unknown, as in training. Otherwise a reference with one word that is not a candidate would
+        # have no probability.
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1

@@ -1,7 +1,7 @@
-"""The rules of a step, in order: they forbid words, or dictate one, as the options say.
+"""The rules of a step of the search, which forbid words or dictate one, as the options say.
 
-A rule changes the log-probabilities of the next words in place. :func:`rules_of` has them in fairseq's order, which its
-results depend on.
+A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
+because fairseq's results depend on it.
 """
 
 import math
@@ -40,28 +40,29 @@ class Source(NamedTuple):
         raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
 
     def token_counts(self) -> Tensor:
-        """Number of tokens of each document (B,), including the end symbol and without padding."""
+        """Count the tokens of each document (B,), with the end symbol and without padding."""
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
     def select(self, documents: Tensor) -> "Source":
-        """The source of some of the documents (indices, (n,))."""
+        """Select some of the documents by their indices (n,)."""
         padding = None if self.padding is None else self.padding[documents]
         return self._replace(padding=padding, lengths=self.lengths[documents])
 
 
 @dataclass
 class Step:
-    """One step of the search, as its rules see it. B documents are left; W words.
+    """One step of the search, as its rules see it. B documents are left; W is the number of words.
 
     Attributes:
-        number: from 0, which is also the number of words so far.
-        lprobs: (B, beam, W), changed in place; beam is 1 in the first step.
+        number: number of the step, from 0, which is also the number of words so far.
+        lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
         live: the hypotheses so far, for all beams in the first step, too.
         source: the documents.
         longest: (B,), maximum number of tokens of each summary before the end symbol.
         dictated: (B,), each document's word of the prefix, padding after its prefix; None after all prefixes.
         forced: (B,), bool, True for documents with such a word; None if there is none.
-        decided_against: see :attr:`Ensemble.decided_against`. constraints: (B, n), packed, or None.
+        decided_against: mask of words; see :attr:`Ensemble.decided_against`.
+        constraints: (B, n), packed, or None.
         unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
     """
 
@@ -105,8 +106,11 @@ def rules_of(
     """List the rules of all steps, in order.
 
     Args:
-        settings: resolved. special: as search ids. shortest_limit: the smallest of :attr:`Step.longest`.
-        end_always_counts: see :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
+        settings: the resolved settings.
+        special: the special tokens, as search ids.
+        shortest_limit: the smallest of :attr:`Step.longest`.
+        end_always_counts: whether a term needs the end symbol's score; see
+            :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]
     if settings.unk_penalty:
@@ -129,7 +133,7 @@ def rules_of(
 
 
 def forbid_padding(step: Step) -> None:
-    """Padding is never written."""
+    """Forbid padding."""
     step.lprobs[..., step.special.pad] = -math.inf
 
 
@@ -175,7 +179,8 @@ def keep_to_prefix(step: Step) -> None:
     index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
     before = lprobs.gather(2, index)
     scores = torch.where(before.isneginf(), step.unknown[:, :, None], before)
-    # where the prefix ends, the whole beam ends as its first hypothesis, the only one that has kept to the prefix
+    # Where the prefix ends, the whole beam ends like its first hypothesis, which is the only one that has kept to the
+    # prefix.
     ended = word.eq(step.special.eos) & step.forced
     scores = torch.where(ended[:, None, None], scores[:, :1], scores)
     forced = step.forced[:, None, None]
@@ -206,13 +211,15 @@ class LeastSentences:
         tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # the start symbol first
         tokens[:, :, 0] = mark
         is_mark = tokens.eq(mark)
-        begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)  # (B, beam), words after a mark or at the beginning
+        # (B, beam), number of words that follow a mark or the start symbol
+        begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
         step.forbid_end(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
 
 
 def suppress_words(step: Step) -> None:
     """``tokens_to_suppress``: these words are written only where the prefix has them."""
-    for word in step.special.suppressed:  # few, and a list of them would be copied to a GPU in every step
+    # one by one: they are few, and an index list would be copied to a GPU in every step
+    for word in step.special.suppressed:
         scores = step.lprobs[..., word]
         if step.forced is None:
             scores.fill_(-math.inf)
@@ -242,12 +249,12 @@ class NGramBlocker:
     def __init__(self, size: int, ignored: Iterable[int] = ()):
         self.size = size
         self.ignored = sorted(set(ignored))
-        self._ignored: Optional[Tensor] = None  # the same, where the search runs
+        self._ignored: Optional[Tensor] = None  # the same ids on the search's device
 
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # only the end is left
+        exempt = step.longest.le(step.number)  # these summaries can only end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
@@ -281,7 +288,7 @@ class NGramBlocker:
         # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
-        if lprobs.device.type != "cpu" or wordless.any():  # on a GPU, any() would wait
+        if lprobs.device.type != "cpu" or wordless.any():  # on a GPU this is always done, because any() would wait
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 
@@ -296,7 +303,7 @@ def keep_to_switch_decisions(step: Step) -> None:
         return
     if step.constraints is not None:
         required = torch.zeros_like(against[:, 0]).scatter(1, step.constraints[:, 1:], True)  # (B, W)
-        required[:, 0] = False  # fills and separates packed constraints
+        required[:, 0] = False  # 0 only fills and separates packed constraints
         against = against & ~required[:, None]
     none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
     lprobs.masked_fill_(against & ~none_left, -math.inf)

@@ -24,13 +24,14 @@ class SearchSettings:
 
     Attributes:
         beam_size: number of hypotheses that are extended at every step, per document (``--beam``).
-        max_len_a, max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol.
-        max_len_per_document: S is the document's own length; otherwise the length of the longest in its batch, with
-            padding, as in fairseq.
+        max_len_a, max_len_b: numbers a and b: a summary of S source tokens has at most a S + b tokens before the end
+            symbol.
+        max_len_per_document: whether S is the document's own length. Otherwise it is the length of the longest document
+            in the batch, with padding, as in fairseq.
         max_len: maximum number of tokens of a summary, including the end symbol; 0: the models' number of positions.
         min_len: minimum number of tokens before the end symbol.
-        unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
-        temperature: divides the logits.
+        unk_penalty: number subtracted from the unknown word's log-probability (``--unkpen``).
+        temperature: divisor of the logits.
         match_source_len: limit a summary to its source's number of tokens (``--match-source-len``: exactly that
             number).
         no_repeat_ngram_size: never repeat this number of consecutive words in a summary; 0: off.
@@ -47,9 +48,9 @@ class SearchSettings:
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
             one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
             "admissible" if the score is not fairseq's.
-        nbest: how many of the returned hypotheses will be looked at; at most ``beam_size``.
+        nbest: number of the returned hypotheses that the caller reads; at most ``beam_size``.
         infer_dtype: "fp32", "bf16", "fp16" or "int8" copies of this project's models, or "auto", the fastest of them on
-            this processor; None: the format they have.
+            this processor; None: the models' own dtype.
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
         allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
@@ -57,7 +58,7 @@ class SearchSettings:
             which word of the source that is for each token.
         copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
             or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
-        scoring: how hypotheses are scored.
+        scoring: the settings that determine the score of a hypothesis.
 
     Raises:
         ValueError: an option has an impossible value or is incompatible with another.
@@ -94,7 +95,7 @@ class SearchSettings:
 
     @classmethod
     def option_names(cls) -> Tuple[str, ...]:
-        """Names of all options, including the score's."""
+        """Return the names of all options, including the score's."""
         return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
 
     @classmethod
@@ -129,12 +130,12 @@ class SearchSettings:
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
-        """A copy in which every model-dependent default is filled in.
+        """Return a copy with a value in place of every default that depends on the models.
 
         Args:
             strategy: fairseq's search object, which selects extensions.
             has_pointer: whether one of the models can copy.
-            vocabulary_size: entries of the target dictionary.
+            vocabulary_size: number of entries of the target dictionary.
             positions: maximum number of tokens of a summary, including the end symbol, for which all models have
                 positions.
 
@@ -143,7 +144,7 @@ class SearchSettings:
         """
         if self.copied_positions and not has_pointer:
             raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
-        longest = self.max_len or int(positions)  # 1e5 for some models
+        longest = self.max_len or int(positions)  # some models return 1e5, which is a float
         if not (self.exact_length or self.match_source_len or self.max_len_a):
             check_least_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:
@@ -175,7 +176,7 @@ class SearchSettings:
 
 
 def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
-    """Words of a batch's documents that pointers may copy, if the batch restricts them."""
+    """Return the words of a batch's documents that pointers may copy; None if the batch does not restrict them."""
     if "selection" not in sample:
         return None
     return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
@@ -195,10 +196,11 @@ class SpecialTokens:
     """Ids of the dictionary's entries that the search treats specially.
 
     Attributes:
-        pad, unk: padding and the unknown word. eos: ends a summary, and begins it unless another symbol is given.
-        suppressed: never produced, unless a prefix dictates them.
-        may_repeat: an n-gram that contains one is never blocked.
-        sentence_mark: separates sentences; -1 if no number of sentences is required.
+        pad, unk: padding and the unknown word.
+        eos: the symbol at the end of a summary, and at its start unless another symbol is given.
+        suppressed: words that are never produced unless a prefix dictates them.
+        may_repeat: words that may repeat: an n-gram with one of them is never blocked.
+        sentence_mark: the symbol between sentences; -1 if no number of sentences is required.
     """
 
     pad: int
@@ -213,14 +215,15 @@ class SpecialTokens:
         """Look up the words of the settings.
 
         Args:
-            dictionary: the target's. eos: another end symbol than the dictionary's.
+            dictionary: the target dictionary.
+            eos: the end symbol, if it is not the dictionary's.
 
         Raises:
             ValueError: one of the words is not in the dictionary, or the end symbol is to be suppressed.
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
-        if settings.exact_length:  # the begin symbol is not a word, and is not printed
+        if settings.exact_length:  # the start symbol is not a word, and is not printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
@@ -236,7 +239,7 @@ class SpecialTokens:
 
 
 def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
-    """Ids of words, which must be among the dictionary's known words."""
+    """Look up the ids of words, which must be among the dictionary's known words."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):

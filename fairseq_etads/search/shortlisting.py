@@ -59,12 +59,14 @@ def batch_candidates(
     start: int,
     beam: int,
 ) -> Optional[Candidates]:
-    """Words of the softmax for a batch; None without a shortlist.
+    """Return the words of the softmax for a batch; None without a shortlist.
 
     Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
 
     Args:
-        prefix: (B, T) or None. constraints: (B, n), packed, or None. start: the start symbol.
+        prefix: words (B, T) that the summaries start with, or None.
+        constraints: packed constraints (B, n), or None.
+        start: the start symbol.
     """
     if shortlist is None:
         return None
@@ -73,13 +75,13 @@ def batch_candidates(
         extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # so that no neighbour determines the possible beam size
+    least = 2 * beam + 1  # so that other documents in the batch do not limit the beam size
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
 def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidates]) -> Tuple[SpecialTokens, int]:
-    """Special tokens and the start symbol as search ids; all of them are on all documents' lists."""
+    """Convert special tokens and the start symbol to search ids; they are on every document's list."""
     if candidates is None:
         return special, start
     words = candidates.words.tolist()
@@ -95,10 +97,11 @@ def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidat
 
 
 def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates]) -> Dict[str, Any]:
-    """Extra encoder outputs that restrict the softmax to the candidates.
+    """Make the extra encoder outputs that restrict the softmax to the candidates.
 
     Args:
-        src_tokens: (B, S), the documents. candidates: None: nothing is added.
+        src_tokens: the documents (B, S).
+        candidates: the words of the softmax; None: nothing is added.
     """
     if candidates is None:
         return {}
@@ -110,7 +113,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates])
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """Output layer for the candidates only: (…, in) -> (…, C)."""
+    """Make an output layer for the candidates only, from states (…, in) to logits (…, C)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

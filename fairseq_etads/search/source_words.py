@@ -26,9 +26,9 @@ def replace_unknown_words(
     It sets "alignment" (T,) to the position of the most attended known word for every token, not counting padding.
 
     Args:
-        src_tokens: (B, S).
-        source_dictionary: of the source; None: unknown words stay and are only aligned.
-        target_dictionary: of the summaries; it grows by replacements that it lacks.
+        src_tokens: the documents (B, S).
+        source_dictionary: the source's dictionary; None: unknown words stay and are only aligned.
+        target_dictionary: the summaries' dictionary, which grows by the replacements that it lacks.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
@@ -42,9 +42,9 @@ def replace_unknown_words(
 
 
 def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """Position (T,) of the most attended known word for each token of a summary, and whether (T,) it is one.
+    """Find the position (T,) of the most attended known word for each token, and whether (T,) there is one.
 
-    In a source (S,) without known words it is the first position.
+    In a source (S,) without known words the position is the first one.
     """
     is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
     position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)

@@ -25,8 +25,9 @@ GREEDY_SCORE = 1.0
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
     """Beam search that penalises the i-th best continuation of a hypothesis, i from 0, by ``diversity_rate`` times i.
 
-    So hypotheses of several parents survive (Li et al. 2016). The penalty stays in a hypothesis's score. fairseq's
-    class counts from 1 and has no penalty in the first step, so that it prefers short hypotheses, which differ less.
+    So extensions of several parents survive (Li et al. 2016). The penalty remains part of a hypothesis's score.
+    fairseq's class counts from 1 and has no penalty in the first step, so that it prefers short hypotheses, which
+    differ less.
     """
 
     def step(
@@ -37,7 +38,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """The best 2 * beam extensions: scores, words and parents; see fairseq's ``Search.step``."""
+        """Select the best 2 * beam extensions. Returns scores, words and parents; see fairseq's ``Search.step``."""
         _, beam, width = lprobs.shape
         count = min(2 * beam, width - 1)  # the padding symbol is never chosen
         totals = lprobs[:, :1] if step == 0 or scores is None else lprobs + scores[:, :, step - 1 : step]
@@ -61,9 +62,11 @@ class SamplingWithGreedy(fairseq_search.Search):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """One extension of each hypothesis: scores, words and parents, each (B, beam); see fairseq's ``Search.step``.
+        """Draw one extension of each hypothesis. Returns scores, words and parents, (B, beam) each.
 
-        lprobs are (B, beam, V) in the first step, too.
+        See fairseq's ``Search.step``.
+
+        The log-probabilities are (B, beam, V) in the first step, too.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
         is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
@@ -73,7 +76,7 @@ class SamplingWithGreedy(fairseq_search.Search):
         if lprobs.device.type == "cpu":
             probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
-        else:  # where to draw for all is quicker than to wait for which rows those are
+        else:  # on a GPU, drawing for all rows takes less time than waiting for the list of sampled rows
             words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
@@ -99,14 +102,14 @@ class DrawnOnDevice(fairseq_search.Sampling):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """One extension of each hypothesis: scores, words and parents, (B, beam) each; see fairseq's classes."""
+        """Draw one extension of each hypothesis. Returns scores, words and parents, (B, beam) each, like fairseq's."""
         documents, beam, width = lprobs.shape
         lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
         words: Optional[Tensor] = None
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # the likeliest words with a sum below p, and one more
+            # keep the most probable words with a sum below p, and one more
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -128,7 +131,7 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
     """fairseq's class for ``prefix_allowed_tokens_fn``, with one copy of all words allowed in a step to the device."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """0 for words that may follow and minus infinity for all others, in the shape of ``x`` (rows, 1, V)."""
+        """Return 0 for words that may follow and minus infinity for all others, in the shape of ``x`` (rows, 1, V)."""
         numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
         told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
         rows, words = [], []
@@ -187,7 +190,8 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
     """Raise ValueError for numbers with which one of fairseq's search classes would fail.
 
     Args:
-        beam: ``--beam``. words: V.
+        beam: the value of ``--beam``.
+        words: V, the number of words.
     """
     if isinstance(strategy, fairseq_search.Sampling):
         if strategy.sampling_topk > words:
@@ -212,10 +216,10 @@ def draws_words(strategy: Any) -> bool:
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Largest beam size, up to ``beam``, for which the strategy finds enough words among V + K = ``width``."""
+    """Find the largest beam size, up to ``beam``, for which the strategy has enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two need twice as many words of a single hypothesis
+        beam = min(beam, (width - 1) // 2)  # these two strategies need twice as many words of a single hypothesis
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)
@@ -224,12 +228,12 @@ def widest_beam(strategy: Any, beam: int, width: int) -> int:
 def for_one_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
-    """Copy the strategy with a state of its own, which numbers documents by their rows in the batch.
+    """Copy the strategy with its own state, which numbers documents by their rows in the batch.
 
     Args:
-        vocabulary: of the search; None: ids are the dictionary's.
+        vocabulary: the search's vocabulary; None: ids are the dictionary's.
         ids: the documents' numbers, by which ``prefix_allowed_tokens_fn`` knows them.
-        device: where the search runs.
+        device: the device on which the search runs.
     """
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
@@ -277,7 +281,8 @@ def extended_constraints(
     """Convert packed constraints from dictionary ids to extended ids, on the CPU; None if the strategy has none.
 
     Args:
-        constraints: (B, n) or None. longest: maximum number of tokens of each summary before the end symbol.
+        constraints: packed constraints (B, n), or None.
+        longest: maximum number of tokens of each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
     Raises:

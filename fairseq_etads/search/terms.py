@@ -58,11 +58,12 @@ class ActiveTerm(abc.ABC):
         """Change the scores of the next words in place.
 
         Args:
-            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids so far, the start symbol first.
+            lprobs: log-probabilities (B, beam, W) by search id.
+            tokens: search ids (B, beam, t) of the words so far, the start symbol first.
         """
 
     def select(self, documents: Tensor) -> "ActiveTerm":
-        """The term for some of the documents (indices, (n,)). Override it if the term has a state per document."""
+        """Return the term for the documents with indices (n,). Override it if the term has a state per document."""
         return self
 
     def reorder(self, parents: Tensor) -> None:  # noqa: B027  # optional
@@ -79,7 +80,10 @@ class SearchTerm(abc.ABC):
 
     @property
     def models(self) -> Sequence[nn.Module]:
-        """Models that the term runs; they are in evaluation mode during a search, which respects their positions."""
+        """Return the models that the term runs.
+
+        They are in evaluation mode during a search, which respects their numbers of positions.
+        """
         return ()
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:  # noqa: B027  # optional
@@ -98,7 +102,7 @@ class SearchTerm(abc.ABC):
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:
-    """Upper bound of the terms' total addition to a word's log-probability in one step, in their order."""
+    """Compute an upper bound of the total that the terms, in order, add to a word's log-probability in a step."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain
@@ -117,16 +121,16 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
     """Let a decoding option add a term to the search.
 
     Args:
-        option: a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: the given value -> the value in the settings, which is false if the option is off; raises ValueError for
-            an impossible one.
-        make: the parsed value -> the term.
+        option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
+        parse: function from the given value to the value in the settings, which is false if the option is off; it
+            raises ValueError for an impossible value.
+        make: function from the parsed value to the term.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
 def parse_option(option: str, value: Any) -> Any:
-    """Value of a registered option in the settings; () if it is off.
+    """Return the value of a registered option in the settings; () if the option is off.
 
     Raises:
         ValueError: the value is impossible, or the system that the option belongs to is missing.
@@ -140,6 +144,6 @@ def parse_option(option: str, value: Any) -> Any:
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:
-    """Terms of the registered options that are on."""
+    """Make the terms of the registered options that are on."""
     values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
     return [term.make(value) for term, value in values if value]

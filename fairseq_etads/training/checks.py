@@ -28,8 +28,10 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
     """Check the options of the task and of the criterion before a training.
 
     Args:
-        cfg: options of the criterion. task_cfg: options of the task. capabilities: the model's. selected_by: see
-            :func:`check_selector`.
+        cfg: the options of the criterion.
+        task_cfg: options of the task.
+        capabilities: the capabilities of the model.
+        selected_by: criterions that train a selector; see :func:`check_selector`.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -63,7 +65,7 @@ def check_compatible(
 
 
 def criterion_name(cfg: Any) -> str:
-    """Name of the criterion that fairseq will build from these options."""
+    """Return the name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
@@ -73,8 +75,10 @@ def check_selector(
     """Raise ValueError if a criterion is incompatible with a content selector, or an option has no effect on it.
 
     Args:
-        criterion: its name. selected_by: the criterions that train the model, if it selects words or sentences; else
-            none. trains: whether the model will be trained. learns_labels: whether the criterion reads labels.
+        criterion: name of the criterion.
+        selected_by: the criterions that train the model, if it selects words or sentences; else none.
+        trains: whether the model will be trained.
+        learns_labels: whether the criterion reads labels.
     """
     selects = bool(selected_by)
     if criterion not in selected_by if selects else criterion in SELECTING:
@@ -101,7 +105,8 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     """Raise ValueError if a model cannot write summaries, or not with the words that ``selection`` names.
 
     Args:
-        selection: --selection, or None. args: fairseq's options of generation.
+        selection: value of --selection, or None.
+        args: fairseq's options of generation.
     """
     for model in models:
         if getattr(model, "label_unit", None) is not None:
@@ -161,8 +166,9 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the options of a search.
 
     Args:
-        task_cfg: the task's options. args: fairseq's options of generation; they include the task options of a single
-            call, which replace the task's. has_pointer: whether a model can copy.
+        task_cfg: the task's options.
+        args: fairseq's options of generation; they include the task options of a single call, which replace the task's.
+        has_pointer: whether a model can copy.
 
     Raises:
         ValueError: an option has no effect.

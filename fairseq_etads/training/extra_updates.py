@@ -28,9 +28,9 @@ class AuxiliaryTask:
     """A second task of the model, registered by :func:`register_extra_updates` and selected by ``--auxiliary-task``.
 
     Args:
-        task: the summarisation task; its ``cfg`` has the options --auxiliary-*. model: the untrained model. Weights
-            that only this task needs can be added to it here, as an attribute ``auxiliary``: models loaded for
-            generation leave them out.
+        task: the summarisation task; its ``cfg`` has the options --auxiliary-*.
+        model: the untrained model. Weights that only this task needs can be added to it here, as an attribute
+            ``auxiliary``: models loaded for generation leave them out.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -38,14 +38,14 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Weights that a recurrent model with the options ``cfg`` gets before it draws its initial values."""
+        """Return weights that a recurrent model with the options ``cfg`` gets before it draws its initial values."""
         return {}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
         """Compute the loss of one update.
 
         Args:
-            number: of the update, from 0. A batch that depends only on it is the same after a resume.
+            number: number of the update, from 0. A batch that depends only on it is the same after a resume.
 
         Returns:
             The mean loss over examples, the number of examples, and the sums over them of further figures to log.
@@ -67,7 +67,7 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
 
 
 def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
-    """Class that ``--auxiliary-task`` names; ValueError if there is none."""
+    """Return the class that ``--auxiliary-task`` names; ValueError if there is none."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
@@ -96,7 +96,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """Numbers, from 0, of the auxiliary updates after update number ``updates`` of summarisation."""
+        """Return the numbers, from 0, of the auxiliary updates after update number ``updates`` of summarisation."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -111,7 +111,7 @@ class ExtraUpdates:
     update, so a resumed training continues as if uninterrupted.
 
     Args:
-        task, model: see :class:`AuxiliaryTask`.
+        task, model: the arguments of :class:`AuxiliaryTask`.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -145,7 +145,7 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one update; returns its number of examples, and the sums over them of the loss and other figures."""
+        """Run one update. Returns its number of examples, and the sums over them of the loss and other figures."""
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):
@@ -158,7 +158,7 @@ class ExtraUpdates:
 
 
 def data_folder(cfg: Any, needed: str) -> Path:
-    """Folder of --auxiliary-data; if none is given, a ValueError says what is ``needed``."""
+    """Return the folder of --auxiliary-data; without one, raise a ValueError that names the ``needed`` data."""
     if not cfg.auxiliary_data:
         raise ValueError(f"--auxiliary-task {cfg.auxiliary_task} needs {needed}: --auxiliary-data DIR")
     return Path(cfg.auxiliary_data)

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Inside, the optimiser sees a table as a small one of the rows with a gradient other than 0.
+    """Inside the block, show the optimiser a small table with only the rows that have a gradient other than 0.
 
     This applies to each table with a sparse gradient and to ``tables``, which may have dense gradients. Afterwards the
     rows and their states (every tensor of a state with the table's length) are written back. This works for every
@@ -60,7 +60,7 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 
 
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
-    """Indices of a table's rows with a gradient other than 0, and their gradients.
+    """Find the rows of a table with a gradient other than 0. Returns their indices and gradients.
 
     Rows that were looked up with a gradient of 0 do not count: with several processes they are not known.
     """
@@ -82,7 +82,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the states of some rows into the table's state, which begins at zero in all optimisers here."""
+    """Write the states of some rows into the table's state, which starts at zero in all optimisers here."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -121,7 +121,7 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """False if a table has to stay separate."""
+        """Return False if a table has to stay separate."""
         return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
@@ -133,7 +133,7 @@ class LazyRows(FairseqOptimizer):
         """Multiply all gradients by ``c``; fairseq's version skips sparse ones."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # coalesced: a word that occurs twice has one gradient, the sum
+                # Coalescing adds up the gradients of a word that occurs twice.
                 parameter.grad = parameter.grad.coalesce() * c
             elif parameter.grad is not None:
                 parameter.grad.mul_(c)

@@ -26,10 +26,11 @@ class NonFiniteLossError(RuntimeError):
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
-    """Sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
+    """Compute the sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
 
     Args:
-        attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
+        attention: attention (B, T, S); each row sums to 1.
+        real: (B, T) bool, False at padding, on either side.
 
     Returns:
         (B, T), at least float32; 0 at padding and at a summary's first word.
@@ -49,17 +50,18 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 
 
 def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Mean of :func:`selection_losses` over the sentences of each document (Hsu et al. 2018): (B,)."""
+    """Compute the mean (B,) of :func:`selection_losses` over each document's sentences (Hsu et al. 2018)."""
     return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
 def selection_loss(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
-    """Distance of a model's selections from their targets: (N,), see :meth:`SentenceSelection.divergence`.
+    """Compute the distance (N,) of a model's selections from targets; see :meth:`SentenceSelection.divergence`.
 
     Args:
-        selection: of a forward pass. sample: the batch, with "sentence_targets" (N, n, m).
+        selection: the selection of a forward pass.
+        sample: the batch, with "sentence_targets" (N, n, m).
         no_words: ids in summaries that are not words: the sentence mark, the end symbol and padding.
 
     Returns:
@@ -81,10 +83,11 @@ def selection_loss(
 
 
 def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """Negative log-likelihood of each word (N, T), at least float32; 0 at padding.
+    """Compute the negative log-likelihood of each word (N, T), at least float32; 0 at padding.
 
     Args:
-        logits: (N, T, V), of the V known words. target: (N, T), ids; unknown words count as ``unk``.
+        logits: logits (N, T, V) of the V known words.
+        target: ids (N, T) of the words; unknown words count as ``unk``.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -133,10 +136,11 @@ class LossChecks:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Factor of a batch's total loss: 1, or NaN for a loss (N, T) that is not finite.
+        """Return the factor of a batch's total loss: 1, or NaN for a loss (N, T) that is not finite.
 
         Args:
-            model: the trained or evaluated model, unwrapped. skip_overflow: see :func:`check_finite`.
+            model: the trained or evaluated model, unwrapped.
+            skip_overflow: whether losses that are not finite are skipped; see :func:`check_finite`.
 
         Raises:
             NonFiniteLossError: now, or in a later call of this object before the update is taken.
@@ -148,7 +152,9 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Called before the optimiser's step; a finite gradient shows that all losses are."""
+        """Note before the optimiser's step that the update is taken; a finite gradient shows that all losses are
+        finite.
+        """
         if gradient_is_finite:
             self._unchecked.clear()
         self.check(skip_overflow)

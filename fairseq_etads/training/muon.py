@@ -54,8 +54,10 @@ class MuonWithAdam(torch.optim.AdamW):
     """torch's AdamW, with Muon for one group of parameters.
 
     Args:
-        matrices: parameters with two dimensions, for Muon. others: for AdamW.
-        momentum: μ. options: of AdamW; lr and weight_decay are Muon's, too.
+        matrices: parameters with two dimensions, for Muon.
+        others: all other parameters, for AdamW.
+        momentum: μ, the momentum of Muon.
+        options: options of AdamW; Muon uses lr and weight_decay, too.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):
@@ -133,5 +135,5 @@ class Muon(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """False, because a matrix has to stay separate."""
+        """Return False, because a matrix has to stay separate."""
         return False

@@ -116,7 +116,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """Raise ValueError for options of the loss that exclude one another, or that the model does not support.
 
     Args:
-        cfg: the criterion's options. capabilities: of the model.
+        cfg: the criterion's options.
+        capabilities: the capabilities of the model.
     """
     given = given_options(cfg, SummarizationNLLConfig)
     if "selection_loss" in given and "extraction_loss" in given:
@@ -137,8 +138,10 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: name of the criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs
-            over candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+        name: name of the criterion.
+        pointer: the model's --pointer.
+        large_vocabulary_trick: whether its softmax runs over candidates.
+        adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
     # a criterion with these options computes likelihoods of copied words, and of candidates
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
@@ -166,7 +169,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+    """Return the values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
 
     fairseq's own ``build_criterion`` finds only the constructor's own arguments, not inherited ones.
     """
@@ -264,7 +267,7 @@ class SummarizationNLL(FairseqCriterion):
         self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
     def coverage_weight_now(self) -> float:
-        """Weight of the coverage loss at this update."""
+        """Return the weight of the coverage loss at this update."""
         if self.coverage_weight == 0 or self._updates < self.coverage_start:
             return 0.0
         done = self._updates - self.coverage_start
@@ -292,7 +295,7 @@ class SummarizationNLL(FairseqCriterion):
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
-        # NaN where the loss is not finite, so that the gradient is not, either
+        # The factor is NaN if the loss is not finite, so that the gradient is not finite, either.
         total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
@@ -328,8 +331,8 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the losses of target words (N, T), ids of the dictionary.
 
         Returns:
-            negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
-            (N, T).
+            Negative log-likelihood and smoothed loss, each (N, T); a mask (N, T), False at padding; figures to log,
+            each (N, T).
         """
         # models from outside this project have a column for every word that they know
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
@@ -340,7 +343,9 @@ class SummarizationNLL(FairseqCriterion):
     def _further_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
-        """Losses of coverage, extraction and inconsistency: name in the log -> weight, and values (N, T).
+        """Compute the losses of coverage, extraction and inconsistency.
+
+        Returns weight and values (N, T) of each loss, by its name in the log.
 
         The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
         with and without --length-normalised. It is left out in validation without labels.
@@ -372,7 +377,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Sum of values (N, T), 0 at padding, with a weight (N,) per row.
+        """Add up values (N, T), 0 at padding, with a weight (N,) per row.
 
         With --length-normalised it is the sum of each summary's mean over its words.
         """
@@ -386,10 +391,12 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the likelihood of each target word.
 
         Args:
-            log_vocab: log P_vocab. target: (N, T), columns. candidates: the words of the softmax, if not all V.
+            log_vocab: log P_vocab of all or of the requested words.
+            target: columns (N, T) of the target words.
+            candidates: the words of the softmax, if not all V.
 
         Returns:
-            negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
+            Negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
         """
         total, count = self._producible(log_vocab, candidates)
         if pointer is None:
@@ -412,7 +419,7 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """Sum and number of the log-probabilities that label smoothing averages.
+        """Return the sum and the number of the log-probabilities that label smoothing averages.
 
         Returns:
             The sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or

@@ -80,10 +80,10 @@ def _positive(counts: Any) -> float:
 
 
 def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Numbers of units with label 0, and with label 1, per bin of their logit between EDGES.
+    """Count the units with label 0 and with label 1 per bin of their logits between EDGES.
 
     Args:
-        logits, labels, real: (B, U).
+        logits, labels, real: logits, labels and mask of the units, (B, U) each.
 
     Returns:
         (2, bins), float64, on the CPU: safe to store in a checkpoint.
@@ -103,7 +103,7 @@ class ExtractorNLL(FairseqCriterion):
     """Negative log-likelihood of the sentences that match the summary's, one after another: the mean over all of them.
 
     It does not model an end, and a sentence that was selected may become likely again. It logs the loss in bits, and
-    "accuracy", the share of the steps at which the right sentence is the likeliest.
+    "accuracy", the share of the steps at which the right sentence is the most probable one.
     """
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

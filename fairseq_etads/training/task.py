@@ -55,7 +55,7 @@ class SummarizationTask(FairseqTask):
         capabilities: the mechanisms of the models that were built.
         selected_by: the criterions that train the model, if it selects words or sentences; else none.
         summary_lengths: percentiles of the lengths of the truncated training summaries; None: not known.
-        extra_updates: with --auxiliary-task, the updates between updates of summarisation.
+        extra_updates: the updates between updates of summarisation, with --auxiliary-task; else None.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -113,10 +113,11 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # so that a word that is in no file can also be copied
+        src_dict.grows = True  # the dictionary grows, so that a word that is in no file can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            if tgt_dict.symbols == src_dict.symbols:  # one dictionary, with a bound for each side
+            # both sides then share one dictionary, with a separate number of known words for each side
+            if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
                         f"{paths[1]} knows {tgt_dict.known_words:,} of the words that it shares with {paths[0]}, which "
@@ -188,7 +189,8 @@ class SummarizationTask(FairseqTask):
             check_compatible(cfg, self.cfg, self.capabilities, self.selected_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.selected_by)
-            if self._summaries is not None:  # now, not in the first validation
+            # the generator's options are checked now rather than in the first validation
+            if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
         self.labels.read_for_criterion(cfg)
         return super().build_criterion(cfg, from_checkpoint)
@@ -232,7 +234,7 @@ class SummarizationTask(FairseqTask):
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Let a model scale long word vectors before each epoch of training.
 
-        fairseq also calls this when training continues in the middle of an epoch, which has already begun.
+        fairseq also calls this when training continues in the middle of an epoch. The vectors are not scaled then.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -242,7 +244,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """Run the forward and backward pass of a batch; tells the criterion the number of the update."""
+        """Run the forward and backward pass of a batch, after telling the criterion the number of the update."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -272,7 +274,7 @@ class SummarizationTask(FairseqTask):
         return loss, sample_size, logging_output
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """A batch restricted to target words that a model from outside this project can produce."""
+        """Restrict a batch to target words that a model from outside this project can produce."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
@@ -341,14 +343,14 @@ class SummarizationTask(FairseqTask):
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
-            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # - 1: the end symbol
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # minus 1 for the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
-        """Documents typed or piped into ``fairseq-interactive``, truncated as in training.
+        """Make a dataset of documents typed or piped into ``fairseq-interactive``, truncated as in training.
 
         Raises:
             ValueError: the model reads source factors, which typed words do not have.
@@ -442,7 +444,7 @@ class SummarizationTask(FairseqTask):
         return hypotheses
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
-        """A hypothesis of only the end symbol, with probability 1."""
+        """Make a hypothesis of only the end symbol, with probability 1."""
         attention = hypothesis.get("attention")
         return {
             **hypothesis,
@@ -456,7 +458,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """State for a checkpoint: truncation lengths, dictionary fingerprints, the lengths of summaries."""
+        """Return the state for a checkpoint: truncation lengths, dictionary fingerprints, the lengths of summaries."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -469,13 +471,15 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
+        """Refuse another dictionary than a checkpoint's before training starts or resumes with the checkpoint's
+        weights.
 
         Args:
-            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+            state: state of the task in the checkpoint; empty if another task made it.
+            path: path of the checkpoint.
 
         Raises:
-            ValueError: names the dictionary.
+            ValueError: a dictionary differs; the message names it.
         """
         try:
             check_trained_with(state, self.src_dict, self.tgt_dict)
@@ -496,14 +500,14 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # for an ensemble, the shortest: no model can read further than it has learned to
+            # An ensemble gets the shortest length, because no model can read further than it has learned to.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Longest source and target after truncation, with the end symbol."""
+        """Return the lengths of the longest source and target after truncation, with the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
@@ -522,7 +526,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:
-        """Dictionary of each source factor of the data, by name."""
+        """Return the dictionary of each source factor of the data, by name."""
         return self.factors.dictionaries
 
     @factor_dictionaries.setter

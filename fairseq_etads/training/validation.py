@@ -66,10 +66,11 @@ def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
 
 
 def generation_options(text: Optional[str], longest: int) -> Any:
-    """fairseq's options of generation from a JSON object.
+    """Read fairseq's options of generation from a JSON object.
 
     Args:
-        text: the JSON. longest: the value of ``max_len_b`` if the JSON has none.
+        text: the JSON object as text.
+        longest: the value of ``max_len_b`` if the JSON has none.
 
     Raises:
         ValueError: not JSON, an unknown option, or a value of the wrong type.
@@ -156,27 +157,29 @@ class ValidationSummaries:
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Words of a text, with joined subwords, and brackets instead of their names in the Penn Treebank.
+        """Return the words of a text, with joined subwords, and brackets instead of their names in the Penn Treebank.
 
         Args:
-            tokens: ids (T,) of the dictionary. unknown: replacement of the unknown word.
+            tokens: ids (T,) of the dictionary.
+            unknown: replacement of the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # they know no other name of the unknown word
+        else:  # this decoder knows no other name of the unknown word
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
-        """Text of a summary as it is scored.
+        """Return the text of a summary in the form in which it is scored.
 
         The unknown word becomes different words in hypotheses and references, so that it never matches. ROUGE would
         treat ``-lrb-`` as the word "lrb", so it becomes a bracket.
 
         Args:
-            tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
+            tokens: ids (T,) of the dictionary.
+            role: "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
@@ -233,8 +236,8 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # sampling (--eval-rouge-args) draws random numbers; training must continue with the numbers that it would have
-        # drawn
+        # Sampling (--eval-rouge-args) draws random numbers. Training must continue with the numbers that it would have
+        # drawn without it.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]

@@ -20,7 +20,8 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     """Number the distinct ids of each row 0, 1, … in order of first occurrence.
 
     Args:
-        ids: (B, S), int64. wanted: (B, S) bool, the positions that take part.
+        ids: (B, S), int64.
+        wanted: (B, S) bool, the positions that take part.
 
     Returns:
         numbers (B, S), int64, 0 where not wanted; counts (B,), int64, the number of distinct ids in each row.
@@ -39,7 +40,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
 
 
 def _largest(counts: Tensor, most: Optional[int]) -> int:
-    """The largest of the numbers, 0 if there are none; ``most``, if it is given, in its place."""
+    """Return the largest of the numbers, 0 if there are none; or ``most``, if it is given."""
     if most is not None:
         return most
     return int(counts.max()) if counts.numel() else 0
@@ -64,7 +65,7 @@ class BatchVocab:
         softmax_width: columns of the softmax: V, or the number of candidates.
         output_width: number of all columns: softmax_width + K, with K the largest number of slots in a document.
         slots_used: (B,), number of slots that each document uses.
-        copyable: (B, S) bool, True at words; False at padding, begin and end symbols.
+        copyable: (B, S) bool, True at words; False at padding, start and end symbols.
         source_columns: (B, S), the column of the word at each position of the document.
         word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence; 0 (the begin
             symbol, which is never copied) fills the rows of documents with fewer than U.
@@ -109,18 +110,18 @@ class BatchVocab:
         self.word_columns = columns[:, :width].masked_fill(~self.is_word, 0)
 
     def select(self, documents: Tensor) -> "BatchVocab":
-        """The vocabulary of some of the documents (indices, (N,)), repeated or not.
+        """Return the vocabulary of the documents with indices (N,), repeated or not.
 
         The width stays the same, because the width of scores must not change when documents leave a batch.
         """
         return self._with_each(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
-        """The same vocabulary on a device."""
+        """Return the same vocabulary on a device."""
         return self._with_each(lambda table: table.to(device))
 
     def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
-        """A copy with each tensor changed."""
+        """Return a copy with each tensor changed."""
         changed = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -147,7 +148,8 @@ class BatchVocab:
         """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document follow one another. document: all rows are of this one.
+            tokens: rows of the same document follow one another.
+            document: all rows are of this one.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)

@@ -19,8 +19,8 @@ class Candidates:
 
     Args:
         texts: (B, L), int64, ids of the summaries' dictionary; ids from V on are skipped.
-        limit: N. A text with more words keeps them all.
-        known_words: V.
+        limit: N, the number of candidates. A text with more words keeps them all.
+        known_words: V, the number of known words.
         specials: number of special symbols, the smallest ids; they are always candidates.
         unk: id of the unknown word.
         shared: all texts share one list of N words, as in the paper. Otherwise each text has its own list, so that its
@@ -42,7 +42,7 @@ class Candidates:
             on_some_list = int(frequent.max())  # every id below is on some list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # the same, but waiting once for the GPU instead of three times
+        else:  # do the same, but wait once for the GPU instead of three times
             listed = torch.arange(known_words, device=texts.device) < frequent.max()
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
@@ -110,13 +110,13 @@ class Candidates:
         return wide
 
     def to(self, device: Union[str, torch.device]) -> "Candidates":
-        """The same candidates on a device."""
+        """Return the same candidates on a device."""
         moved = copy.copy(self)
         moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
         return moved
 
     def select(self, texts: Tensor) -> "Candidates":
-        """The candidates of some of the texts (indices, (N,)); the columns stay the same."""
+        """Return the candidates of the texts with indices (N,); the columns stay the same."""
         chosen = copy.copy(self)
         chosen.allowed = None if self.allowed is None else self.allowed.index_select(0, texts)
         return chosen

@@ -54,7 +54,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
     """Raise ValueError if a checkpoint was trained with other dictionaries than DATA's, which are given.
 
     Args:
-        state: of the checkpoint's task; without a fingerprint of a dictionary, any is accepted.
+        state: state of the checkpoint's task; without a fingerprint of a dictionary, any dictionary is accepted.
     """
     for side, dictionary in (("source", source), ("target", target)):
         trained, found = state.get(f"{side}_dictionary"), fingerprint(dictionary)
@@ -145,7 +145,7 @@ class SummarizationDictionary(Dictionary):
         return dictionary
 
     def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
-        """Id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
+        """Return the id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
         with _growing:
             return int(super().add_symbol(word, n, overwrite))
 
@@ -158,7 +158,7 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Ids (int32) of a line's words; see fairseq's ``Dictionary``. Unknown words are added if it ``grows``."""
+        """Return the ids (int32) of a line's words, like fairseq. Unknown words are added if it ``grows``."""
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
                 if word not in self.indices:

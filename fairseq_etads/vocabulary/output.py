@@ -28,7 +28,8 @@ class OutputVocabulary(NamedTuple):
     Methods take ids (N, T), int64, N a multiple of B; rows of the same document follow one another.
 
     Attributes:
-        known_words: V. unk: id of the unknown word.
+        known_words: V.
+        unk: id of the unknown word.
         slots: the words of the documents that can be copied; None for a model without a pointer.
         candidates: the words of the softmax; None: all V.
         by_column: whether ``get_normalized_probs`` gives probabilities by column, and search ids are columns.
@@ -49,10 +50,10 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[Candidates] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """The output vocabulary of documents (B, S), with slots if the model has a ``pointer``.
+        """Make the output vocabulary of documents (B, S), with slots if the model has a ``pointer``.
 
         Args:
-            bounded: see :class:`BatchVocab`.
+            bounded: the argument of :class:`BatchVocab`.
         """
         size, pad, bos, eos, unk = (
             known_words(dictionary),
@@ -132,20 +133,20 @@ class OutputVocabulary(NamedTuple):
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def own_words(self, words: Tensor, document: int) -> Tensor:
-        """Search ids (m,) of the words (n,), ids of the dictionary, that one document's summary can contain."""
+        """Return the search ids (m,) of the words (n,), ids of the dictionary, that a summary can contain."""
         vocabulary = self.select(torch.tensor([document], device=words.device))
         translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
         ids = translate(words[None])[0]
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
 
     def to(self, device: Union[str, torch.device]) -> "OutputVocabulary":
-        """The same vocabulary on a device."""
+        """Return the same vocabulary on a device."""
         slots = None if self.slots is None else self.slots.to(device)
         candidates = None if self.candidates is None else self.candidates.to(device)
         return self._replace(slots=slots, candidates=candidates)
 
     def select(self, documents: Tensor) -> "OutputVocabulary":
-        """The output vocabulary of some of the documents (indices, (N,)), repeated or not."""
+        """Return the output vocabulary of the documents with indices (N,), repeated or not."""
         slots = None if self.slots is None else self.slots.select(documents)
         candidates = None if self.candidates is None else self.candidates.select(documents)
         return self._replace(slots=slots, candidates=candidates)

@@ -24,7 +24,8 @@ class ListedCandidates(Candidates):
     """The candidates of a batch of B texts, each with its own list.
 
     Args:
-        listed: (B, V) bool, which words are on each text's list; special symbols are on all. unk: the unknown word.
+        listed: (B, V) bool, which words are on each text's list; special symbols are on all.
+        unk: the unknown word.
     """
 
     def __init__(self, listed: Tensor, unk: int):
@@ -43,7 +44,9 @@ class Shortlist:
         together: (V_s + 1, k), int64, for each word of documents, its associated words of summaries. The unknown word's
             id fills shorter rows, and the last row, which stands for all other words.
         own: (V_s + 1,), int64, the same words' ids in summaries; the unknown word's where there is none.
-        known_words: V. specials: special symbols, the smallest ids. unk: the unknown word's id.
+        known_words: V.
+        specials: special symbols, the smallest ids.
+        unk: the unknown word's id.
     """
 
     frequent: Tensor
@@ -56,12 +59,14 @@ class Shortlist:
     def candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
     ) -> Candidates:
-        """The words of documents (B, S).
+        """Choose the candidates of documents (B, S).
 
         Args:
-            src_tokens: ids of the documents' dictionary. least: fewest words of a list, if there are as many.
-            extra: (B, n), ids of further words of each document's summary. always: of all summaries; ids from V on, the
-                copy tail, are skipped in both.
+            src_tokens: ids of the documents' dictionary.
+            least: smallest number of words of a list, if there are enough words.
+            extra: (B, n), ids of further words of each document's summary.
+            always: ids of further words of all summaries. Ids from V on, the copy tail, are skipped here and in
+                ``extra``.
         """
         tokens = src_tokens.cpu()
         # the last column collects words that the summaries do not know
@@ -78,10 +83,11 @@ class Shortlist:
 
     @classmethod
     def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """From the arrays of a file and the two dictionaries.
+        """Make a shortlist from the arrays of a file and the two dictionaries.
 
         Args:
-            frequent: (F,), int32. together: (V_s, k), int32, -1 where a row has fewer than k words.
+            frequent: (F,), int32.
+            together: (V_s, k), int32, -1 where a row has fewer than k words.
         """
         unk, known = target.unk(), known_words(target)
         own = torch.full((len(together) + 1,), unk)

@@ -30,7 +30,8 @@ class TextVectors(NamedTuple):
     """Vectors of the words of a text.
 
     Attributes:
-        vectors: (V, D); zero for words without a vector. found: (V,) bool, True for words with a vector.
+        vectors: (V, D); zero for words without a vector.
+        found: (V,) bool, True for words with a vector.
     """
 
     vectors: Tensor
@@ -69,7 +70,9 @@ def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     """Compute vectors (V, D) of a text's words, deterministically.
 
     Args:
-        words: see :func:`cooccurrences`. size: V. width: D.
+        words: the argument of :func:`cooccurrences`.
+        size: V.
+        width: D.
     """
     counts = cooccurrences(words, size)
     found = counts.sum(1) > 0

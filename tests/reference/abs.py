@@ -12,7 +12,8 @@ def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]
 
     Args:
         w: the paper's weights: "E", "F" and "G" with a row for each word, "U", "b_U", "P", "b_P", "V", "W", "b".
-        document: ids of its words, marks included. last: ids of the C last words.
+        document: ids of its words, marks included.
+        last: ids of the C last words.
     """
     h = torch.tanh(w["U"] @ torch.cat([w["E"][word] for word in last]) + w["b_U"])
     asked = w["P"] @ torch.cat([w["G"][word] for word in last]) + w["b_P"]
@@ -37,7 +38,8 @@ def extractive_features(
 
     Args:
         document: its words in order; None for an unknown word or a token that is not a word.
-        before: the words of the summary so far. word: the next one.
+        before: the words of the summary so far.
+        word: the next one.
     """
     if word is None or word not in document:
         return [0, 0, 0, 0]

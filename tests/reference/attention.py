@@ -10,7 +10,7 @@ from .parts import softmax_row
 
 
 def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, Tensor]], heads: int) -> Tensor:
-    """MultiHead(Q, K=V): queries (T, d), memory (S, d), the (W, b) of q, k, v and output, as W x + b -> (T, d)."""
+    """Compute MultiHead(Q, K=V) (T, d) from queries (T, d), memory (S, d), and the (W, b) of q, k, v and output."""
     (w_q, b_q), (w_k, b_k), (w_v, b_v), (w_o, b_o) = weights
     width = queries.shape[1] // heads
     rows = []
@@ -28,7 +28,10 @@ def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, 
 
 
 def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tuple[Tensor, Tensor]:
-    """ETADS, equations 5 and 6. q (m, d_m), W_p, W_g (d_m, d_m) applied as W x, U_c, U_d (H, D) -> mu, sigma (H, m)."""
+    """Compute mu and sigma (H, m) of ETADS, equations 5 and 6.
+
+    q is (m, d_m), W_p and W_g are (d_m, d_m), applied as W x, and U_c and U_d are (H, D).
+    """
     m, _ = q.shape
     heads, width = u_c.shape
     mean = sum(q[i] for i in range(m)) / m
@@ -43,7 +46,7 @@ def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor)
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
-    """ETADS, equation 7. ``center``, ``scope`` (T,), positions (S,) -> (T, S)."""
+    """Compute the bias (T, S) of ETADS, equation 7, from ``center`` and ``scope`` (T,) and positions (S,)."""
     bias = torch.zeros(len(center), len(positions), dtype=torch.float64)
     for i in range(len(center)):
         for j in range(len(positions)):
@@ -53,8 +56,9 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
 
 
 def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor, strength: Any = 1.0) -> Tensor:
-    """ETADS, equation 8, the bias times a number. q, k, v (m, D), ``center``, ``scope`` (m,), differentiable -> (m,
-    D).
+    """Compute ETADS, equation 8, with the bias times a number, differentiably.
+
+    q, k and v are (m, D), ``center`` and ``scope`` (m,). Returns (m, D).
     """
     m, width = q.shape
     rows = []
@@ -122,7 +126,7 @@ def saliency_attention(
 def additive_scores(
     query: Tensor, keys: Tensor, weight: Tensor, coverage: Optional[Tensor] = None, w_c: Optional[Tensor] = None
 ) -> Tensor:
-    """Bahdanau et al. 2014; with coverage See et al. 2017, equation 11. query (T, A), keys (S, A) -> (T, S)."""
+    """Compute scores (T, S) of a query (T, A) and keys (S, A): Bahdanau et al. 2014; See et al. 2017, equation 11."""
     scores = torch.zeros(len(query), len(keys), dtype=query.dtype)
     for t in range(len(query)):
         for j in range(len(keys)):
@@ -134,7 +138,7 @@ def additive_scores(
 
 
 def temporal_attention(scores: Tensor) -> Tensor:
-    """Nallapati et al., equation 1, with plain exponentials. scores (T, S) -> (T, S)."""
+    """Compute Nallapati et al., equation 1, with plain exponentials of the scores (T, S). Returns (T, S)."""
     steps, length = scores.shape
     rows = []
     for t in range(steps):
@@ -147,7 +151,7 @@ def temporal_attention(scores: Tensor) -> Tensor:
 
 
 def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: List[int]) -> Tensor:
-    """Nallapati et al., section 2.4. word (T, S), sentence (T, N) -> (T, S)."""
+    """Combine attention to words (T, S) and sentences (T, N): Nallapati et al., section 2.4. Returns (T, S)."""
     rows = []
     for t in range(len(word)):
         products = [word[t, j].item() * sentence[t, number].item() for j, number in enumerate(sentence_ids)]

@@ -16,7 +16,7 @@ def aggregate(
     heads: int,
     projection: Optional[Tuple[Tensor, Tensor]] = None,
 ) -> Tensor:
-    """Aggregation Transformer, equations 15 to 17. states: h^1 ... h^N, each (m, d), of one document -> (m, d)."""
+    """Compute Aggregation Transformer, equations 15 to 17, from h^1 ... h^N (m, d) of one document. Returns (m, d)."""
     last, count = states[-1], len(states)
     if kind == "add":
         total = last
@@ -37,7 +37,7 @@ def aggregate(
 
 
 def encoder_gate(states: Tensor, w_g: Tensor, bias: Tensor) -> Tensor:
-    """Gated ES-Trans, equations 4 and 5. states (m, d) of one document, W_g (d, 2 d) -> (m, d)."""
+    """Compute Gated ES-Trans, equations 4 and 5, from states (m, d) of one document and W_g (d, 2 d)."""
     rows = []
     for state in states:
         gate = torch.sigmoid(w_g @ torch.cat([state, states[-1]]) + bias)

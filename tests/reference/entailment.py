@@ -24,8 +24,9 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
     """Compute log P of each known word, and the attention, at each step.
 
     Args:
-        w: weights; "forward", "backward" and "decoder" belong to LSTMs. document: ids of its words and the end symbol.
-            previous: ids of the previous word at each step.
+        w: weights; "forward", "backward" and "decoder" belong to LSTMs.
+        document: ids of its words and the end symbol.
+        previous: ids of the previous word at each step.
     """
     vectors = [w["E_x"][word] for word in document]
     forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]

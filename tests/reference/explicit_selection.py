@@ -11,7 +11,7 @@ from .recurrent import gru_step
 
 
 def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
-    """Run a bidirectional GRU: [h→; h←] of each input."""
+    """Run a bidirectional GRU. Returns [h→; h←] of each input."""
     halves = []
     for weights, inputs in ((forward, vectors), (backward, vectors[::-1])):
         h = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
@@ -63,8 +63,9 @@ def explicit_selection(
     Args:
         w: weights by the names of the equations. "E": a row for each known word; GRUs have lists of W_ih, W_hh, b_ih,
             b_hh; "w_c" if there is coverage.
-        document: ids of its words and the end symbol; ``mark`` ends a sentence and belongs to it. extended: the
-            document in extended ids. previous: ids of the previous word at each step, the begin symbol first.
+        document: ids of its words and the end symbol; ``mark`` ends a sentence and belongs to it.
+        extended: the document in extended ids.
+        previous: ids of the previous word at each step, the begin symbol first.
     """
     known = len(w["W_o"])
 

@@ -17,7 +17,7 @@ def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: L
 
 
 def coverage_loss(attention: Tensor) -> List[float]:
-    """See et al. 2017, equation 12. attention (T, S) -> one loss per step."""
+    """Compute the loss of each step from attention (T, S): See et al. 2017, equation 12."""
     steps, length = attention.shape
     losses = []
     for t in range(steps):

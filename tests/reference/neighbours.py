@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def neighbour_inputs(vectors: Tensor, maps: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
-    """e_t + sum over k of W_k e_(t+k). vectors (m, d) of one text, each W_k (d, d) -> (m, d)."""
+    """Compute e_t + sum over k of W_k e_(t+k) (m, d) from the vectors (m, d) of one text and W_k (d, d)."""
     rows: List[Tensor] = []
     for t in range(len(vectors)):
         total = vectors[t]

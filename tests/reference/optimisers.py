@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """The sum over singular directions of u_k v_k^T. (m, n) float64 -> (m, n)."""
+    """Compute the sum over singular directions of u_k v_k^T (m, n) for a float64 matrix (m, n)."""
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     result = torch.zeros_like(matrix)
     for k in range(len(values)):

@@ -9,7 +9,7 @@ from .parts import softmax_row
 
 
 def output_distribution(state: Tensor, w_o: Tensor, b_o: Optional[Tensor] = None) -> List[float]:
-    """ETADS, equation 4: softmax(W_o s + b_o). state (d_m,), W_o (V, d_m), b_o (V,) or None -> V probabilities."""
+    """Compute ETADS, equation 4: softmax(W_o s + b_o), for s (d_m,), W_o (V, d_m) and b_o (V,) or None."""
     scores = []
     for word in range(len(w_o)):
         score = sum(w_o[word, i].item() * state[i].item() for i in range(len(state)))
@@ -30,8 +30,8 @@ def candidates(texts: List[List[int]], limit: int, size: int, specials: int) -> 
 def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
     """Aggregation Transformer, equations 13 and 14, for one summary word.
 
-    vocabulary (V,): P_vocab. attention (S,): copy attention. extended: the document in extended ids. -> P of each of
-    the ``size`` words.
+    ``vocabulary`` (V,) is P_vocab, ``attention`` (S,) the copy attention, ``extended`` the document in extended ids.
+    Returns P of each of the ``size`` words.
     """
     distribution = []
     for word in range(size):
@@ -45,8 +45,8 @@ def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extende
 
 
 def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
-    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after choosing the likelier of
-    generating and pointing.
+    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after choosing generating or
+    pointing, the more probable one.
     """
     return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
 

@@ -24,8 +24,10 @@ def pointer_generator(
     Args:
         w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": weights of
             LSTMs; "w_c" if there is coverage.
-        document: ids of its words and the end symbol. extended: the document in extended ids. previous: ids of the
-            previous word at each step. selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
+        document: ids of its words and the end symbol.
+        extended: the document in extended ids.
+        previous: ids of the previous word at each step.
+        selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
     """
     known = len(w["W_o"])
 
@@ -73,8 +75,10 @@ def closed_book(
     """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
     Args:
-        weights: of its LSTM. output, bias: of its output layer. first: h and c of the bridge. vectors: of the previous
-            word at each step.
+        weights: the weights of its LSTM.
+        output, bias: the weight and the bias of its output layer.
+        first: h and c from the bridge.
+        vectors: vector of the previous word at each step.
     """
     h, c = first
     found = []

@@ -24,7 +24,7 @@ def randomise(module):
 
 
 def padded(states, left, width):
-    """One (m, d) tensor a document -> (width, B, d) with noise at padding, and the mask (B, width)."""
+    """Batch one (m, d) tensor per document as (width, B, d), with noise at padding, and the mask (B, width)."""
     batch, mask = torch.randn(width, len(states), WIDTH, dtype=torch.float64), torch.ones(len(states), width).bool()
     for row, document in enumerate(states):
         place = slice(width - len(document), width) if left else slice(0, len(document))

@@ -247,7 +247,7 @@ DEVIATIONS = {
 
 
 def test_every_parameter_begins_as_in_the_papers_code():
-    """Jiang and Bansal train on See et al.'s code, so that the second decoder begins as the first."""
+    """Jiang and Bansal train on See et al.'s code, so the second decoder is initialised like the first one."""
     for name, parameter in first_weights().named_parameters():
         (expected,) = {end: value for end, value in DEVIATIONS.items() if name.endswith(end)}.values()
         values = parameter.detach().flatten()

@@ -48,7 +48,7 @@ V = 44
 
 
 def encoder_decoders():
-    """Model -> its smallest architecture, for all of fairseq's encoder-decoders."""
+    """Map each of fairseq's encoder-decoders to its smallest architecture."""
     found = {}
     for arch, kind in ARCH_MODEL_REGISTRY.items():
         if kind.__module__.startswith("fairseq.") and issubclass(kind, FairseqEncoderDecoderModel):

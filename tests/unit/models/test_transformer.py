@@ -28,7 +28,7 @@ def decode(model, tokens, previous):
 
 
 def real_rows(output, tokens):
-    """(B, S, …) -> one (m, …) tensor a document, without padding."""
+    """Split a batch (B, S, …) into one tensor (m, …) per document, without padding."""
     return [row[ids.ne(PAD)] for row, ids in zip(output, tokens)]
 
 

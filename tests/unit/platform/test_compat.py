@@ -109,7 +109,7 @@ def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
 
 
 def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path):
-    """crash.pt was, which is newer, and from which training begins at the first epoch."""
+    """Formerly crash.pt was recommended: it is newer, but training from it starts at the first epoch."""
 
     def save(name, updates, **changes):
         history = [{**HISTORY, "num_updates": updates}]

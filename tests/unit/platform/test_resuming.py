@@ -133,7 +133,7 @@ def test_the_options_of_an_optimiser_are_found_in_it(option, value, expected):
 
 
 def test_a_checkpoint_without_a_position_is_announced(caplog):
-    """crash.pt: training begins again, with weights and a count of updates that suggest the opposite."""
+    """From crash.pt training starts again, although its weights and count of updates suggest the opposite."""
     trainer = SimpleNamespace(
         cfg=SimpleNamespace(ema=SimpleNamespace(store_ema=False), checkpoint=SimpleNamespace()), task=object()
     )

@@ -187,7 +187,7 @@ def test_a_copied_word_is_exact_and_its_place_known():
 
 
 def test_the_place_of_a_word_is_reckoned_with_the_softmax_of_the_search():
-    """Over few words each is likelier to be generated: a word can be copied in one model and generated in the other."""
+    """With few words, generating each is more probable, so one model can copy a word that the other generates."""
     model, task = made("etads, soft")
     with torch.no_grad():
         model.decoder.pointer.gate.bias.fill_(0.0)
