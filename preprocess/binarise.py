@@ -42,7 +42,8 @@ def binarise(
     The dictionary also has the words (or subwords) of documents that are not learned, so that pointers can copy them.
 
     Args:
-        out: holds tokens/. text: raw text and tags, for factors.
+        out: holds tokens/.
+        text: raw text and tags, for factors.
         like: a prepared directory from which dictionaries are taken, or None.
         read: watches the files that are read, and lists the files that are made next to OUT/bin.
         dictionary: its words are the known ones; None: the words of the training text are.

@@ -80,7 +80,8 @@ def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out
     """Encode lines one by one; the result does not depend on the number of processes.
 
     Args:
-        destination: SPLIT.source or SPLIT.target. out: holds the subword model.
+        destination: SPLIT.source or SPLIT.target.
+        out: holds the subword model.
         stage: TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
@@ -107,7 +108,9 @@ def encode_all(
     """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``made``'s folder.
 
     Args:
-        out: holds the subword model. made: lists the new files. read: reads the lines of a file to encode.
+        out: holds the subword model.
+        made: lists the new files.
+        read: reads the lines of a file to encode.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name

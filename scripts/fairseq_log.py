@@ -68,7 +68,8 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
     """Explain in a sentence why the command failed.
 
     Args:
-        lines: the end of its output. status: its exit status, or minus the signal that ended it.
+        lines: the end of its output.
+        status: its exit status, or minus the signal that ended it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -343,7 +344,8 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
     """Run a command, write its output to a log that the caller has locked, and say how it ended.
 
     Args:
-        held: file descriptors of locks that the command shall hold, too. new: begin the log again.
+        held: file descriptors of locks that the command shall hold, too.
+        new: begin the log again.
 
     Returns:
         the exit status; 128 and the number of the signal that ended the command.

@@ -113,7 +113,8 @@ def _analyse_all(
     """Analyse each system: name -> figures.
 
     Args:
-        sources: the documents. systems: name -> the sentences of each of its summaries.
+        sources: the documents.
+        systems: name -> the sentences of each of its summaries.
         kind: a key of ``WORD_SPLITTERS``.
     """
     words = WORD_SPLITTERS[kind]

@@ -28,7 +28,8 @@ def write_shortlist(
     """Write a file, and list it in the folder's SHA256SUMS if it has one.
 
     Args:
-        frequent: (F,) and together: (V_s, k), int32, see the module. source, target: the dictionaries.
+        frequent: (F,) and together: (V_s, k), int32, see the module.
+        source, target: the dictionaries.
         made_from: text about its origin.
     """
     from safetensors.numpy import save
@@ -52,8 +53,8 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     """Read the table of a file.
 
     Args:
-        source, target: the dictionaries of documents and summaries. option: the option that named the file, for
-            messages.
+        source, target: the dictionaries of documents and summaries.
+        option: the option that named the file, for messages.
 
     Raises:
         InputError: there is no such file, it is damaged, or it was made for other dictionaries.

@@ -95,7 +95,8 @@ def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[S
     """Count a document's words, and the words that the model read; white space separates words.
 
     Args:
-        left_out: number of tokens that were not read. ends: ends in the text of the tokens that were read.
+        left_out: number of tokens that were not read.
+        ends: ends in the text of the tokens that were read.
         picked: the sentences that an extractor picked.
     """
     words = len(text.split())

@@ -73,7 +73,8 @@ class Demo:
     """State and handlers shared by the routes.
 
     Args:
-        summarizer: of the model folder. title: name of the model on the page.
+        summarizer: of the model folder.
+        title: name of the model on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):

@@ -112,7 +112,8 @@ class Analyser:
         """Add one summary.
 
         Args:
-            source: its document. sentences: the words of each of its sentences.
+            source: its document.
+            sentences: the words of each of its sentences.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -197,7 +198,8 @@ def oracle_sentences(
     """The sentences of a document that :func:`greedy_oracle` chooses.
 
     Args:
-        sentences: the document's. references: the texts of its reference summaries.
+        sentences: the document's.
+        references: the texts of its reference summaries.
         tokenize: text -> the words to compare, by a ROUGE tokeniser, say.
     """
     words = [tokenize(sentence) for sentence in sentences]
@@ -211,7 +213,8 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
     Args:
         kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
             sentences, chosen greedily by their overlap with the summaries.
-        references: the document's summaries. settings: of ROUGE; only the sentence mark and the tokeniser are used.
+        references: the document's summaries.
+        settings: of ROUGE; only the sentence mark and the tokeniser are used.
     """
     # documents are cut even with --no-sentence-split: an extract is made of sentences
     sentences = split_summary(document, settings.sentence_mark)

@@ -57,7 +57,9 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
     """Draw one figure of all trainings.
 
     Args:
-        axes: matplotlib's. name: of the figure. logs: name of a training -> its log.
+        axes: matplotlib's.
+        name: of the figure.
+        logs: name of a training -> its log.
         kinds: name of a validation set -> its number, from 0.
     """
     for number, (run, log) in enumerate(logs.items()):

@@ -122,7 +122,8 @@ def csv_sheet(
 
     Args:
         sheet: document's line number -> letter -> system.
-        documents: all documents. outputs: system -> its summaries of all documents.
+        documents: all documents.
+        outputs: system -> its summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -355,7 +356,8 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
     by bootstrap over summaries. The mean of a system without ratings is None.
 
     Args:
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals.
+        seed: of the resamples.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

@@ -167,7 +167,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
     For words without a match, nltk looks up stems, so it misses the synonyms of a word if its stem is not a word.
 
     Args:
-        wordnet: nltk's reader. hypotheses: n texts. references: n lists of texts.
+        wordnet: nltk's reader.
+        hypotheses: n texts.
+        references: n lists of texts.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from nltk.translate.meteor_score import meteor_score
@@ -233,7 +235,9 @@ def score_texts(
     """Compute all figures of the scores. Returns their names, (n, figures), and the start of each score's signature.
 
     Args:
-        names: as :func:`scorers` returns. hypotheses: n lines. references: sets of n lines each.
+        names: as :func:`scorers` returns.
+        hypotheses: n lines.
+        references: sets of n lines each.
         settings: of ROUGE; sentence marks and the byte limit apply here, too.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]

@@ -40,7 +40,9 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
     """Draw a group of bars for each figure, with a bar for each system.
 
     Args:
-        axes: matplotlib's. systems: see :func:`draw`. names: figure -> its label.
+        axes: matplotlib's.
+        systems: see :func:`draw`.
+        names: figure -> its label.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):

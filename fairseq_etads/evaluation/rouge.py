@@ -335,7 +335,8 @@ def make_report(
 
     Args:
         references: how many references each hypothesis has.
-        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals.
+        seed: of the resamples.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -369,7 +370,8 @@ def rouge(
         hypotheses: n summaries. An empty one scores 0 and counts in the means.
         references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
             several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
-        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals.
+        seed: of the resamples.
         jobs: processes that share the work; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
         settings: the arguments of :class:`Settings`.

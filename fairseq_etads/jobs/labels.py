@@ -52,7 +52,8 @@ class Labeller(NamedTuple):
     """Makes the labels of documents.
 
     Attributes:
-        pairs: the split. kind: "words", "match", "extract", "f1" or "distribution".
+        pairs: the split.
+        kind: "words", "match", "extract", "f1" or "distribution".
         limit: how many tokens are read of a document.
         subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
@@ -124,7 +125,8 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
     """Yield a Labeller method's result for each document, in order.
 
     Args:
-        arguments: of :func:`_open`, with which other processes make the same labeller. jobs: processes.
+        arguments: of :func:`_open`, with which other processes make the same labeller.
+        jobs: processes.
     """
     count = len(labeller.pairs)
     if jobs == 1:
@@ -140,7 +142,10 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     """Write the labels of a split; returns messages about them.
 
     Args:
-        folder: with binarised data. kind, limit: see :class:`Labeller`. path: of the file. jobs: processes.
+        folder: with binarised data.
+        kind, limit: see :class:`Labeller`.
+        path: of the file.
+        jobs: processes.
 
     Raises:
         InputError: the split has no summaries, or its documents no sentence marks where these are needed.
@@ -172,8 +177,10 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     """Write sentences of a split's summaries, and their matching sentences of documents, as lines of text.
 
     Args:
-        folder: with binarised data. limit: maximum number of tokens read per document. out: folder for SPLIT.source,
-            with sentences of documents, and SPLIT.target, with sentences of summaries. jobs: processes.
+        folder: with binarised data.
+        limit: maximum number of tokens read per document.
+        out: folder for SPLIT.source, with sentences of documents, and SPLIT.target, with sentences of summaries.
+        jobs: processes.
 
     Returns:
         messages about them.

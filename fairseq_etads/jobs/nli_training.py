@@ -224,7 +224,8 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
     Args:
         out: folder for the model of the epoch with the best accuracy, and for the state of the training.
-        epochs: maximum number. patience: number of epochs without a better accuracy after which to stop.
+        epochs: maximum number.
+        patience: number of epochs without a better accuracy after which to stop.
 
     Raises:
         InputError: files cannot be read, or the folder holds a training with other options or other pairs.

@@ -39,8 +39,9 @@ class Data:
     """Training data.
 
     Attributes:
-        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether documents and summaries
-            share a dictionary.
+        pairs: number of pairs.
+        documents, summaries: their lengths.
+        one_dictionary: whether documents and summaries share a dictionary.
     """
 
     pairs: int
@@ -71,13 +72,16 @@ class Size:
     """Size and limits of a named recipe.
 
     Attributes:
-        layers: number in the encoder, and in the decoder. width: of word vectors. heads: number of attention heads.
-        minutes: maximum duration of training. core_minutes: if not 0, the same in minutes of one core, divided among
-            all cores.
-        most_epochs: maximum number of epochs. truncation: percentage of documents read whole, and maximum lengths of
-            documents and summaries.
+        layers: number in the encoder, and in the decoder.
+        width: of word vectors.
+        heads: number of attention heads.
+        minutes: maximum duration of training.
+        core_minutes: if not 0, the same in minutes of one core, divided among all cores.
+        most_epochs: maximum number of epochs.
+        truncation: percentage of documents read whole, and maximum lengths of documents and summaries.
         max_tokens: source tokens per batch; halved if there are few epochs.
-        rate: Muon's learning rate if there are few epochs; otherwise halved. smoothing: label smoothing.
+        rate: Muon's learning rate if there are few epochs; otherwise halved.
+        smoothing: label smoothing.
     """
 
     layers: int
@@ -104,8 +108,11 @@ class Recipe:
     """Settings chosen for a training.
 
     Attributes:
-        name: one of NAMES except paper. train: options of fairseq-train. decoding: decoding options by name.
-        steps, epochs, minutes: duration of training. says: lines that describe the choice to the user.
+        name: one of NAMES except paper.
+        train: options of fairseq-train.
+        decoding: decoding options by name.
+        steps, epochs, minutes: duration of training.
+        says: lines that describe the choice to the user.
     """
 
     name: str
@@ -155,8 +162,10 @@ def choose(
     """Choose the settings of a recipe.
 
     Args:
-        name: small, base or large. arch: one of SUITABLE. given: options of fairseq-train that override the recipe's;
-            options that depend on these are adapted or left out.
+        name: small, base or large.
+        arch: one of SUITABLE.
+        given: options of fairseq-train that override the recipe's; options that depend on these are adapted or left
+            out.
         minutes: maximum duration of training; None: the recipe's.
 
     Raises:
@@ -303,8 +312,9 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     """Floating-point operations per step: six per weight and token, plus the operations of attention.
 
     Args:
-        read: numbers of tokens of a document and of a summary. pairs: number of pairs in a batch. known: size of the
-            vocabulary.
+        read: numbers of tokens of a document and of a summary.
+        pairs: number of pairs in a batch.
+        known: size of the vocabulary.
     """
     total = 0.0
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):

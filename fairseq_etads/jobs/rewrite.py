@@ -31,7 +31,8 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     """Write the summaries of a split, and describe them.
 
     Args:
-        folder: with binarised data. args: of the command, with paths of checkpoints.
+        folder: with binarised data.
+        args: of the command, with paths of checkpoints.
 
     Raises:
         InputError: a checkpoint has another kind of model or other data, or documents have no sentences.
@@ -123,8 +124,8 @@ class _Output:
     """A file of summaries that gets its name when it is complete; until then a later call can continue it.
 
     Args:
-        path: of the file. made_by: settings that determine the summaries; partial summaries of other settings are
-            deleted.
+        path: of the file.
+        made_by: settings that determine the summaries; partial summaries of other settings are deleted.
 
     Attributes:
         done: number of summaries that it already has.

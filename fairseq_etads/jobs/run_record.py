@@ -25,7 +25,8 @@ class RunRecord:
     """Command and data of the training of a run.
 
     Attributes:
-        command: the words of the command line of fairseq-train. prepared: the folder with the prepared data, or empty.
+        command: the words of the command line of fairseq-train.
+        prepared: the folder with the prepared data, or empty.
         data: see :func:`data_of`.
     """
 

@@ -32,7 +32,8 @@ class Limits(NamedTuple):
     """Limits of a shortlist.
 
     Attributes:
-        frequent: number of words on every list. per_word: maximum number of words associated with a word of a document.
+        frequent: number of words on every list.
+        per_word: maximum number of words associated with a word of a document.
         truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
@@ -113,7 +114,9 @@ class WordsTogether:
     """Finds the summary words that are most associated with each document word.
 
     Args:
-        pairs: of the training data. per_word: k. frequent: ids that are on every list, so that rows omit them.
+        pairs: of the training data.
+        per_word: k.
+        frequent: ids that are on every list, so that rows omit them.
         own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
         counts: of :func:`document_frequencies`.
     """

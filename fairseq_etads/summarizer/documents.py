@@ -26,9 +26,13 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: its place in the input. text: raw. tokens: the tokens that are read. left_out: number of further tokens.
-        picked: the tokens' sentences, if an extractor has selected them; None: all are read. places: with ``picked``,
-            the index of each token's sentence, -1 for a mark. levels: level of each of these sentences.
+        number: its place in the input.
+        text: raw.
+        tokens: the tokens that are read.
+        left_out: number of further tokens.
+        picked: the tokens' sentences, if an extractor has selected them; None: all are read.
+        places: with ``picked``, the index of each token's sentence, -1 for a mark.
+        levels: level of each of these sentences.
     """
 
     number: int

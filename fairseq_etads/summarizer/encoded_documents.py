@@ -22,9 +22,10 @@ class Hypothesis(NamedTuple):
     """A hypothesis of a search with extractive weights.
 
     Attributes:
-        text: of the summary. features: five numbers; the score is their sum with the weights 1 and the weights of all
-            features except log p. The last four are counts of words, bigrams, trigrams and reorderings over the length
-            penalty; the first is the rest of the score.
+        text: of the summary.
+        features: five numbers; the score is their sum with the weights 1 and the weights of all features except log p.
+            The last four are counts of words, bigrams, trigrams and reorderings over the length penalty; the first is
+            the rest of the score.
     """
 
     text: str
@@ -39,12 +40,15 @@ class EncodedDocuments:
     single thread.
 
     Args:
-        texts: raw text. max_tokens: source tokens in a batch, padding included.
+        texts: raw text.
+        max_tokens: source tokens in a batch, padding included.
         state_bytes: memory limit of the cache; 0: no cache.
 
     Attributes:
-        documents: number of documents with words, which the model reads. encoded_once: number of cached ones, known
-            after the first call. state_bytes: memory of the cache. max_tokens: as given.
+        documents: number of documents with words, which the model reads.
+        encoded_once: number of cached ones, known after the first call.
+        state_bytes: memory of the cache.
+        max_tokens: as given.
     """
 
     def __init__(

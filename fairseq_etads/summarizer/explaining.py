@@ -36,9 +36,12 @@ class _Pass(NamedTuple):
     """Results of a pass over one document and T tokens of its summary.
 
     Attributes:
-        log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, True for the unknown word.
-        pointer: None without one. shares: copying's share of each probability (T,). copied_from: (T,), -1 for a
-            generated token.
+        log_probs: of the tokens (T,).
+        attention: (T, S) or None.
+        is_unknown: (T,) bool, True for the unknown word.
+        pointer: None without one.
+        shares: copying's share of each probability (T,).
+        copied_from: (T,), -1 for a generated token.
         records: of the attention modules, by their names.
     """
 
@@ -55,7 +58,9 @@ class Explainer:
     """Explains summaries of one model. Threads may share it; their calls run one by one.
 
     Args:
-        model: in evaluation mode; it is not changed. texts: of its folder. architecture: its name.
+        model: in evaluation mode; it is not changed.
+        texts: of its folder.
+        architecture: its name.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
@@ -86,7 +91,8 @@ class Explainer:
         """Explain the model's summary of a raw text.
 
         Args:
-            summary: its text. score: the search's score; None: the summary was given.
+            summary: its text.
+            score: the search's score; None: the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:

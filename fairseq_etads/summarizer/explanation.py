@@ -87,7 +87,8 @@ class FocusLayer:
 
     Attributes:
         layer: from 1.
-        centers: mu (H, S), in tokens from 0. scopes: sigma (H, S), in tokens.
+        centers: mu (H, S), in tokens from 0.
+        scopes: sigma (H, S), in tokens.
         strengths: factors of the bias (H,), if they are learned.
     """
 
@@ -112,8 +113,8 @@ class Explanation:
         tokens: of the summary as the model wrote them, the end symbol last.
         score: the search's score; None if the summary was given.
         architecture: of the model.
-        pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None: the model has no
-            saliency-selection.
+        pointer: "none", "soft" or "switch".
+        saliency_gate: the form of the gate; None: the model has no saliency-selection.
         attention: to the document (T, S), rows sum to 1: in Transformers the last decoder layer's, mean over heads,
             before any gate.
         copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
@@ -121,8 +122,9 @@ class Explanation:
             otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
         selected: gated attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder
             reads the document. None without saliency-selection.
-        saliency_layers, focus_layers: layers that have the mechanism. picked: the sentences that an extractor selected
-            from the whole document, the only ones that were read; None: the model has no extractor.
+        saliency_layers, focus_layers: layers that have the mechanism.
+        picked: the sentences that an extractor selected from the whole document, the only ones that were read; None:
+            the model has no extractor.
     """
 
     document: str

@@ -45,7 +45,8 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
     """Approximate a token's spelling in the text, closely enough for :func:`fold`.
 
     Args:
-        words: the tokeniser's kind of words, one of WORD_KINDS. subwords: "subword_nmt", "sentencepiece" or None.
+        words: the tokeniser's kind of words, one of WORD_KINDS.
+        subwords: "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
         token = token[:-2]

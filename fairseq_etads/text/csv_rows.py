@@ -35,7 +35,8 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
     """All rows, the header too; a blank line is an empty row.
 
     Args:
-        lines: the lines of the file with their ends. path: for messages.
+        lines: the lines of the file with their ends.
+        path: for messages.
         quotes: whether a quote encloses a cell.
         counts: the number of changed characters is added.
 

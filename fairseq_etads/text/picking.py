@@ -33,7 +33,8 @@ class Picking:
     """Settings of the selection, and the bounds of the probability levels that the factor :data:`FACTOR` holds.
 
     Attributes:
-        words: the budget. edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
+        words: the budget.
+        edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
     """
 
     words: int
@@ -92,8 +93,9 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     probable sentences, the earlier is preferred.
 
     Args:
-        lengths: number of words of each sentence. probabilities: of each sentence; None if the extractor did not read
-            it: ranked last. budget: in words.
+        lengths: number of words of each sentence.
+        probabilities: of each sentence; None if the extractor did not read it: ranked last.
+        budget: in words.
 
     Returns:
         numbers of sentences in the document's order; empty for a document without words.

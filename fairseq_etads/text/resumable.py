@@ -59,11 +59,13 @@ class ResumableLines:
     and computes them again. So no document is missing, and none is there twice.
 
     Args:
-        path: OUT. settings: all that determines the lines, except for the documents.
+        path: OUT.
+        settings: all that determines the lines, except for the documents.
 
     Attributes:
-        progress: of the previous run, and then of this one. is_complete: OUT is there, made with these settings, and
-            only OUT.resume remained to be deleted. :meth:`rest` checks that the documents are the same.
+        progress: of the previous run, and then of this one.
+        is_complete: OUT is there, made with these settings, and only OUT.resume remained to be deleted. :meth:`rest`
+            checks that the documents are the same.
 
     Raises:
         InputError: the partial file was made with other settings, or another process is writing it.

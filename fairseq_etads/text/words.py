@@ -248,7 +248,8 @@ def make_words(kind: str, language: str = "en") -> Any:
     """Make the object that cuts sentences into words (``encode``) and joins them again (``decode``).
 
     Args:
-        kind: one of ``WORD_KINDS``. language: for the rules of Moses.
+        kind: one of ``WORD_KINDS``.
+        language: for the rules of Moses.
     """
     if kind == "moses":
         return MosesWords(language)

@@ -18,7 +18,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """Add --input, --split and --split-seed.
 
     Args:
-        metavar, what: of --input. several: whether it takes several files.
+        metavar, what: of --input.
+        several: whether it takes several files.
     """
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}

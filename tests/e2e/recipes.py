@@ -217,7 +217,10 @@ class Run:
     """Results of a row.
 
     Attributes:
-        folder: of the run. prepared: of its data. summaries: name of the file. printed: by the recipe.
+        folder: of the run.
+        prepared: of its data.
+        summaries: name of the file.
+        printed: by the recipe.
     """
 
     folder: Path
@@ -294,9 +297,13 @@ class Recipe:
     """A script of scripts/reproduce/, and the settings for running its rows small.
 
     Attributes:
-        name: of the script. data: makes the data of a row. rows: name -> check of the mechanism's effect.
-        option: the option that names rows; --row takes only one. place: the option that takes the data.
-        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
+        name: of the script.
+        data: makes the data of a row.
+        rows: name -> check of the mechanism's effect.
+        option: the option that names rows; --row takes only one.
+        place: the option that takes the data.
+        given: options before "--", besides these and the output.
+        more: options of fairseq-train after "--".
         more_of: further ones of some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).

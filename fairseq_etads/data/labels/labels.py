@@ -139,8 +139,8 @@ def selection_targets(
     It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
 
     Args:
-        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count. unseen: idf of other
-            words.
+        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count.
+        unseen: idf of other words.
 
     Returns:
         n rows of m numbers that sum to 1, or are all 0 where the document has no word of the summary's sentence.

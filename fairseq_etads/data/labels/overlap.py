@@ -18,7 +18,8 @@ class SummaryRecall:
     """Summary-level ROUGE-L recall of any of a document's sentences (Lin 2004, section 3.2).
 
     Args:
-        document: the document's sentences. summary: the reference's sentences.
+        document: the document's sentences.
+        summary: the reference's sentences.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):

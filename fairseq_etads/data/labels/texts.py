@@ -14,7 +14,8 @@ class Text(NamedTuple):
     """A text split into words.
 
     Attributes:
-        words: including sentence marks. word_numbers: for each token the index of its word.
+        words: including sentence marks.
+        word_numbers: for each token the index of its word.
     """
 
     words: List[str]

@@ -42,9 +42,12 @@ class Round(NamedTuple):
     """One decoding with given weights.
 
     Attributes:
-        number: from 0, which has the folder's weights. weights: of all features; the first is 1.
+        number: from 0, which has the folder's weights.
+        weights: of all features; the first is 1.
         lists: for each document its hypotheses, best first: text, features (see :class:`Hypothesis`), score by the
-            metric. mean: of the first hypotheses. seconds: duration.
+            metric.
+        mean: of the first hypotheses.
+        seconds: duration.
     """
 
     number: int
@@ -63,8 +66,10 @@ class WeightTuning:
     """Results of all rounds.
 
     Attributes:
-        rounds: in order. metric: one of :data:`MERT_METRICS`. documents: number of decoded documents. nbest: hypotheses
-            per document.
+        rounds: in order.
+        metric: one of :data:`MERT_METRICS`.
+        documents: number of decoded documents.
+        nbest: hypotheses per document.
         signature: of ROUGE.
     """
 
@@ -144,8 +149,10 @@ def tune_weights(
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the rounds; made if it is not there.
-        rounds: maximum number of rounds; it ends earlier if the weights no longer change. metric: one of
-            :data:`MERT_METRICS`. nbest: hypotheses per document, and the beam size. points: starting points.
+        rounds: maximum number of rounds; it ends earlier if the weights no longer change.
+        metric: one of :data:`MERT_METRICS`.
+        nbest: hypotheses per document, and the beam size.
+        points: starting points.
         most_documents: if there are more, a random selection by ``seed`` is used.
         max_tokens, state_bytes: see :class:`EncodedDocuments`.
 

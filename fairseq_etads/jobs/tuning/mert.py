@@ -21,7 +21,8 @@ class NBest(NamedTuple):
     """The hypotheses of a document.
 
     Attributes:
-        features: (n, K); their weighted sum ranks hypotheses. scores: (n,) by the metric; higher is better.
+        features: (n, K); their weighted sum ranks hypotheses.
+        scores: (n,) by the metric; higher is better.
     """
 
     features: np.ndarray
@@ -120,7 +121,8 @@ def best_weights(
     """Run :func:`climb` from several starting points and return the best result.
 
     Args:
-        first: the first starting point; all share its first weight. points: number of starting points.
+        first: the first starting point; all share its first weight.
+        points: number of starting points.
         seed: of the other points, which are random.
 
     Returns:

@@ -41,7 +41,8 @@ def propose(
     """Values of the parameters for the next trial, different from all previous trials.
 
     Args:
-        space: the parameters. defaults: the decoding options that they change.
+        space: the parameters.
+        defaults: the decoding options that they change.
         tried: values of the parameters and score (higher is better) of each trial so far.
         seed: of the search.
 

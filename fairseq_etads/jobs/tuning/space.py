@@ -20,7 +20,8 @@ class Parameter(NamedTuple):
     """An option that is searched.
 
     Attributes:
-        name: of :data:`call_options.OPTIONS`. values: in ascending order; in any order for a choice.
+        name: of :data:`call_options.OPTIONS`.
+        values: in ascending order; in any order for a choice.
     """
 
     name: str
@@ -40,7 +41,8 @@ def make_space(
     Args:
         names: options to search, as on a command line or with underscores; empty: :data:`SEARCHED`.
         ranges: option -> its values, see :func:`parse_values`; options in here are searched, too.
-        decoding: the defaults. lengths: number of tokens of each reference.
+        decoding: the defaults.
+        lengths: number of tokens of each reference.
 
     Raises:
         InputError: an option does not exist or cannot be searched, has impossible values, or has no effect with another
@@ -193,7 +195,8 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
     """Values that are compatible with earlier ones: no shortest length is above the longest.
 
     Args:
-        chosen: values of the parameters before this one. decoding: the defaults.
+        chosen: values of the parameters before this one.
+        decoding: the defaults.
     """
     together = {**decoding, **chosen}
     if parameter.name != "min_len" or present_value("max_len_a", together):

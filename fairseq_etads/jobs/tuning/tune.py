@@ -38,9 +38,13 @@ class Trial(NamedTuple):
     """One setting and its results.
 
     Attributes:
-        number: from 0, which has the folder's defaults. settings: the values of the parameters.
-        decoding: all decoding options. scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
-        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`. summaries: n texts. seconds: duration.
+        number: from 0, which has the folder's defaults.
+        settings: the values of the parameters.
+        decoding: all decoding options.
+        scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
+        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
+        summaries: n texts.
+        seconds: duration.
     """
 
     number: int
@@ -72,9 +76,13 @@ class Tuning:
     """Results of all trials.
 
     Attributes:
-        trials: in order. space: the parameters. metric: one of :data:`METRICS`. seed: of the search.
+        trials: in order.
+        space: the parameters.
+        metric: one of :data:`METRICS`.
+        seed: of the search.
         documents, given: number of documents summarised in each trial, and of all given ones.
-        signature: of ROUGE. fingerprint: SHA-256 of the documents and references that were used.
+        signature: of ROUGE.
+        fingerprint: SHA-256 of the documents and references that were used.
     """
 
     trials: List[Trial]
@@ -147,7 +155,8 @@ def tune(
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the trials; created if it does not exist.
-        trials: total number, including earlier calls. metric: one of :data:`METRICS`.
+        trials: total number, including earlier calls.
+        metric: one of :data:`METRICS`.
         search, ranges: options to search and their values, see :func:`make_space`.
         most_documents: if there are more, a random selection by ``seed`` is used.
         max_tokens, state_bytes: see :class:`EncodedDocuments`.

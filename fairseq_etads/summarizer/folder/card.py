@@ -38,8 +38,11 @@ class CardInfo(NamedTuple):
     """Contents of the model card in addition to config.json.
 
     Attributes:
-        title: its heading. license: an SPDX name, or empty. language: a code, or empty.
-        command: the training command, or empty. scores: of rouge.json, or None.
+        title: its heading.
+        license: an SPDX name, or empty.
+        language: a code, or empty.
+        command: the training command, or empty.
+        scores: of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
         picked_words: the extractor's budget; 0 without one.
     """
@@ -81,8 +84,8 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     """Write the text of README.md.
 
     Args:
-        parameters: number of the model's parameters. words: numbers of words that it knows in documents ("source") and
-            summaries ("target").
+        parameters: number of the model's parameters.
+        words: numbers of words that it knows in documents ("source") and summaries ("target").
     """
     parts = [
         _front_matter(info),

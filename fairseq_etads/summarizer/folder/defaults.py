@@ -35,7 +35,8 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     again after an interruption.
 
     Args:
-        decoding: all defaults. note: Markdown for the model card, which says where they come from.
+        decoding: all defaults.
+        note: Markdown for the model card, which says where they come from.
 
     Raises:
         InputError: it is not a model folder, it is not writable, or the options are impossible.

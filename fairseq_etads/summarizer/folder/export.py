@@ -68,7 +68,9 @@ def export(
     Args:
         folder: must not exist, or be empty.
         decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
-            lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+            lengths of the training summaries.
+        dtype: "fp32" or "fp16".
+        write_card: makes the text of README.md.
         longest_target: number of tokens of the longest training summary, if known; for a checkpoint that does not
             record their lengths.
 
@@ -158,7 +160,9 @@ class Exported(NamedTuple):
     """The exported model, for the model card.
 
     Attributes:
-        config: of the folder. parameters: number of the model's parameters. task: with the dictionaries.
+        config: of the folder.
+        parameters: number of the model's parameters.
+        task: with the dictionaries.
     """
 
     config: FolderConfig
@@ -286,7 +290,8 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
     """Tensors to store, on the CPU, and the names of tensors that are the same as another one.
 
     Args:
-        state: of a model. dtype: "fp32" or "fp16", for floating-point numbers.
+        state: of a model.
+        dtype: "fp32" or "fp16", for floating-point numbers.
 
     Returns:
         Name -> tensor, tied tensors once; and name of each further tied tensor -> name under which it is stored.

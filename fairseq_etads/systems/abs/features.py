@@ -172,7 +172,8 @@ class ExtractiveFeatures(ActiveTerm):
         """Prepare the features for the documents of a batch.
 
         Args:
-            net_input: with "src_tokens" (B, S). vocabulary: of the search; None: search ids are the dictionary's.
+            net_input: with "src_tokens" (B, S).
+            vocabulary: of the search; None: search ids are the dictionary's.
             dictionary: of documents and summaries.
 
         Raises:
@@ -189,7 +190,8 @@ class ExtractiveFeatures(ActiveTerm):
         """Scale the next words' log-probabilities and add the other features, in place.
 
         Args:
-            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids, start symbol included.
+            lprobs: (B, beam, W), by search id.
+            tokens: (B, beam, t), search ids, start symbol included.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances

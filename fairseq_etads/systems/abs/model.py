@@ -46,7 +46,8 @@ class ABSEncoder(FairseqEncoder):
     """The part of attention that depends only on the document: F x and x̄.
 
     Args:
-        cfg: the model's options. dictionary: the known words.
+        cfg: the model's options.
+        dictionary: the known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -101,7 +102,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     With a pointer, copy attention has the queries [h; enc] and the keys x̄.
 
     Args:
-        cfg: the model's options. dictionary: the known words.
+        cfg: the model's options.
+        dictionary: the known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):

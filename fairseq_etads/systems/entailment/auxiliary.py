@@ -31,8 +31,10 @@ class PairBatches:
     """Labelled pairs of texts as ids, in batches that depend only on the seed and the batch's number.
 
     Args:
-        pairs: premise and hypothesis, each ids (T,), and the label. size: pairs per batch; the last one of an epoch may
-            have fewer. seed: of the order, which changes in each epoch. pad: id of padding.
+        pairs: premise and hypothesis, each ids (T,), and the label.
+        size: pairs per batch; the last one of an epoch may have fewer.
+        seed: of the order, which changes in each epoch.
+        pad: id of padding.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):

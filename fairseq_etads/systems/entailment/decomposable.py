@@ -19,8 +19,9 @@ class DecomposableAttention(nn.Module):
         logits = W H([v_1; v_2]) + b
 
     Args:
-        table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: number of
-            classes.
+        table: word vectors, with a padding index.
+        width: of projected vectors and of F, G, H.
+        classes: number of classes.
         dropout: before each of their layers.
     """
 

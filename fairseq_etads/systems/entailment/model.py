@@ -45,8 +45,10 @@ class NliConfig:
     """Contents of a model's config.json.
 
     Attributes:
-        embed_dim: width of word vectors. width: of the network.
-        words: kind of words of raw text, see ``WORD_KINDS``. keep_case: do not lower-case words.
+        embed_dim: width of word vectors.
+        width: of the network.
+        words: kind of words of raw text, see ``WORD_KINDS``.
+        keep_case: do not lower-case words.
         hide_digits: replace each digit by ``#``.
     """
 
@@ -85,7 +87,8 @@ class EntailmentScorer:
     It is not an ``nn.Module``, so a module that owns one neither trains nor stores its weights.
 
     Attributes:
-        config: of the model. dictionary: the words that it knows; all others are skipped.
+        config: of the model.
+        dictionary: the words that it knows; all others are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):

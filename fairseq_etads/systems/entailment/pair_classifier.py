@@ -10,7 +10,9 @@ class PairClassifier(nn.Module):
     There is dropout before each of its three layers (Li, Zhu, Zhang and Zong 2018).
 
     Args:
-        width: of u and v. hidden: width of the hidden layers. classes: number of classes.
+        width: of u and v.
+        hidden: width of the hidden layers.
+        classes: number of classes.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):

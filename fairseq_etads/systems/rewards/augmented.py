@@ -50,7 +50,9 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
     There are C(L, e) (V-1)^e texts at distance e, each with the weight exp(-e (1 + log(V-1)) / τ).
 
     Args:
-        length: L, the words of a reference. words: V, the words that an edit draws from. temperature: τ.
+        length: L, the words of a reference.
+        words: V, the words that an edit draws from.
+        temperature: τ.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
     log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
@@ -67,7 +69,8 @@ class Edits(NamedTuple):
     """References with some words replaced: K samples of each of B summaries.
 
     Attributes:
-        distances: number of replaced words (B, K). changed: mask of replaced words (B, K, T), bool.
+        distances: number of replaced words (B, K).
+        changed: mask of replaced words (B, K, T), bool.
         target: the edited references (B, K, T), ids of the dictionary, padded like the references.
     """
 
@@ -223,7 +226,8 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     one.
 
     Args:
-        sample: a batch of B pairs. weights: of the samples (B, K).
+        sample: a batch of B pairs.
+        weights: of the samples (B, K).
 
     Returns:
         the same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay.

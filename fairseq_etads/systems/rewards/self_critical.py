@@ -84,14 +84,16 @@ class Samples:
     """Sampled summaries of a batch, as a decoder reads them.
 
     Args:
-        summaries: ids of the dictionary, with the end symbol, of each document. longest: maximum number of tokens. A
-            summary of this length has its end symbol from the limit, not from the model.
+        summaries: ids of the dictionary, with the end symbol, of each document.
+        longest: maximum number of tokens. A summary of this length has its end symbol from the limit, not from the
+            model.
         dictionary: of the summaries.
 
     Attributes:
         target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
         previous: (B, T), the same after the end symbol with which summaries begin.
-        words: (B,), number of scored tokens of each summary. unfinished: number of summaries that were cut.
+        words: (B,), number of scored tokens of each summary.
+        unfinished: number of summaries that were cut.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -316,7 +318,9 @@ class SummarizationRL(SummarizationNLL):
         """Sum over samples of -gain times the log-probability.
 
         Args:
-            encoder_out: of :meth:`encode`. gains: (N,), constants. of: (N,) int64, the document of each sample.
+            encoder_out: of :meth:`encode`.
+            gains: (N,), constants.
+            of: (N,) int64, the document of each sample.
         """
         model = unwrapped(model)
         device = next(model.parameters()).device

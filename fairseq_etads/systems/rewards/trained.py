@@ -56,7 +56,8 @@ class Tagger:
     """Saliency of words by a trained tagger: each word's probability in its sentence.
 
     Args:
-        path: a checkpoint of ``--arch word_tagger``. task: of the training; the tagger must have the same dictionary.
+        path: a checkpoint of ``--arch word_tagger``.
+        task: of the training; the tagger must have the same dictionary.
 
     Raises:
         ValueError: it is not such a checkpoint, or was trained with another dictionary.
@@ -94,8 +95,9 @@ class TokenJudge:
     """An entailment model for texts of the data's tokens, which are first joined to words.
 
     Args:
-        path: a folder of ``etads-nli train``. task: of the training. option: the option that named the folder, for
-            messages.
+        path: a folder of ``etads-nli train``.
+        task: of the training.
+        option: the option that named the folder, for messages.
 
     Raises:
         ValueError: the data has no words that can be judged.

@@ -98,7 +98,9 @@ class ExtractorRL(FairseqCriterion):
         """Rewards of each document's steps: of its sentences, then of the stop.
 
         Args:
-            tokens: documents (B, S). chosen: (B, T), of :meth:`PointerExtractor.extract`. summaries: (B, T'), ids.
+            tokens: documents (B, S).
+            chosen: (B, T), of :meth:`PointerExtractor.extract`.
+            summaries: (B, T'), ids.
         """
         abstractor = self._rewriter(tokens.device)
         taken = extractor.taken_sentences(tokens, chosen)
@@ -121,7 +123,8 @@ class ExtractorRL(FairseqCriterion):
         """Compute the two sums of the loss over all steps.
 
         Args:
-            chosen: (B, T), the selected candidates, the stop last, -1 after it. rewards: of each of these steps.
+            chosen: (B, T), the selected candidates, the stop last, -1 after it.
+            rewards: of each of these steps.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])

@@ -65,7 +65,8 @@ class PointerExtractor(SelectingModel):
     ``--learn-to-stop`` there is one more, number N, with a learned vector: selecting it ends the summary.
 
     Attributes:
-        stop: this vector (D,), or None. critic: for training with rewards, or None.
+        stop: this vector (D,), or None.
+        critic: for training with rewards, or None.
         max_sentences: maximum number of sentences read per document.
     """
 
@@ -140,7 +141,8 @@ class PointerExtractor(SelectingModel):
         """Score each step of a choice.
 
         Args:
-            src_tokens: documents (B, S), int64. chosen: (B, T), numbers of candidates; negative after the end.
+            src_tokens: documents (B, S), int64.
+            chosen: (B, T), numbers of candidates; negative after the end.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -154,7 +156,8 @@ class PointerExtractor(SelectingModel):
         """Select sentences, none twice, until the extractor stops; one that cannot stop selects ``most``.
 
         Args:
-            src_tokens: documents (B, S). sample: draw from the probabilities, instead of taking the likeliest.
+            src_tokens: documents (B, S).
+            sample: draw from the probabilities, instead of taking the likeliest.
 
         Returns:
             (B, T), numbers of candidates in order of selection, with the stop (N), and -1 after the end.
@@ -183,8 +186,9 @@ class PointerExtractor(SelectingModel):
         """The words (ids (n,)) of the sentences selected from each document, in order of selection.
 
         Args:
-            src_tokens: documents (B, S). chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the
-                last step of each document is the stop.
+            src_tokens: documents (B, S).
+            chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the last step of each document is
+                the stop.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):

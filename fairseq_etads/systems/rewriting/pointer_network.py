@@ -19,7 +19,8 @@ class SentenceConvolution(nn.Module):
     A sentence shorter than the widest filter is padded with vectors of 0.
 
     Args:
-        word: width of word vectors. filters: number of each of :data:`WIDTHS`.
+        word: width of word vectors.
+        filters: number of each of :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -48,7 +49,8 @@ class Candidates(NamedTuple):
     """Candidates of B documents: their sentences and, for a model that has learned to stop, the stop.
 
     Attributes:
-        states: h (B, C, D). missing: (B, C) bool, True where a document has no such sentence.
+        states: h (B, C, D).
+        missing: (B, C) bool, True where a document has no such sentence.
     """
 
     states: Tensor
@@ -59,8 +61,10 @@ class Memory(NamedTuple):
     """Tensors of the candidates that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
-        glimpsed: k = W_1 h, the keys of the glimpse. values: k again, the values of the glimpse.
-        keys: W_3 h, the keys of the choice. missing: (B, C) bool.
+        glimpsed: k = W_1 h, the keys of the glimpse.
+        values: k again, the values of the glimpse.
+        keys: W_3 h, the keys of the choice.
+        missing: (B, C) bool.
     """
 
     glimpsed: SharedKeys
@@ -97,7 +101,8 @@ class PointerNetwork(nn.Module):
     The glimpse reads k and not h, as in the authors' code.
 
     Args:
-        width: D, of h. hidden: H, width of the LSTM and the comparisons.
+        width: D, of h.
+        hidden: H, width of the LSTM and the comparisons.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -123,7 +128,8 @@ class PointerNetwork(nn.Module):
         """Take T steps.
 
         Args:
-            inputs: x (B, T, D). state: before them.
+            inputs: x (B, T, D).
+            state: before them.
 
         Returns:
             u (B, T, C), at least float32, for missing candidates, too; the state after the steps.

@@ -14,7 +14,8 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
     """The reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
 
     Args:
-        rewritten: the selected sentences, rewritten, in order. reference: the sentences of the summary.
+        rewritten: the selected sentences, rewritten, in order.
+        reference: the sentences of the summary.
 
     Returns:
         for sentence t, ROUGE-L F1 with sentence t of the summary, 0 if the summary has fewer; for the stop, ROUGE-1 F1

@@ -46,7 +46,8 @@ def imports(path, name, files=()):
     """Absolute names that a module imports anywhere, in functions too.
 
     Args:
-        name: its own. files: modules that ``from package import module`` may name.
+        name: its own.
+        files: modules that ``from package import module`` may name.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
