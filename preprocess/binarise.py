@@ -43,10 +43,10 @@ def binarise(
 
     Args:
         out: holds tokens/.
-        text: raw text and tags, for factors.
+        text: folder with the raw text, and with tags for factors.
         like: a prepared directory from which dictionaries are taken, or None.
         read: watches the files that are read, and lists the files that are made next to OUT/bin.
-        dictionary: its words are the known ones; None: the words of the training text are.
+        dictionary: dictionary of the known words; None: the words of the training text are known.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.

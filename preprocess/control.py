@@ -103,7 +103,7 @@ class Control(NamedTuple):
     """The control words in use.
 
     Attributes:
-        bins: of lengths; None: documents get no word for a length.
+        bins: bins of lengths; None: documents get no word for a length.
         origins: name -> number of training documents; None: no word.
     """
 
@@ -216,7 +216,7 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """Write a split with control words, and its summaries unchanged; returns the names of the files.
 
     Args:
-        length, origin: of all documents; 0 and "": the length and origin of each reference.
+        length, origin: length and origin that all documents ask for; 0 and "": the length and origin of each reference.
 
     Raises:
         InputError: files are missing or do not match, or the documents already have control words.

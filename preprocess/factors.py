@@ -124,9 +124,9 @@ class FactorValues:
         Args:
             where: the place of the line, for messages.
             raw: the line of TEXT that the tokens come from.
-            tags: for each factor that is read from a file, its line there: a tag per word between white space, of
-                salience one per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased
-                and its digits were masked.
+            tags: the line of each factor that is read from a file: a tag per word between white space, of salience one
+                per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased and its digits
+                were masked.
 
         Raises:
             InputError: tags do not fit the words.

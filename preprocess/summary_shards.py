@@ -62,8 +62,8 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     """Write the best summaries in a log of fairseq as a shard.
 
     Args:
-        numbers: of documents, in the order in which fairseq read them; None: the log has the numbers themselves, and
-            says at its end how many there are.
+        numbers: numbers of documents, in the order in which fairseq read them; None: the log has the numbers
+            themselves, and says at its end how many there are.
 
     Raises:
         InputError: a summary is missing.

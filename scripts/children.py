@@ -18,7 +18,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
     Args:
         held: file descriptors of locks. The command inherits them, so that a lock lasts as long as the command.
-        options: of ``subprocess.Popen``.
+        options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
     before: Any = None

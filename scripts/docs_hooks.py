@@ -62,7 +62,7 @@ def with_links(text: str, path: str) -> str:
     """Turn links to files of the repository in a page's text into links between pages of the site.
 
     Args:
-        path: of the page's file in the repository.
+        path: path of the page's file in the repository.
     """
 
     def of_site(match):

@@ -69,7 +69,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
 
     Args:
         lines: the end of its output.
-        status: its exit status, or minus the signal that ended it.
+        status: exit status of the process, or minus the signal that ended it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]

@@ -83,7 +83,7 @@ class FactoredPairs(LanguagePairDataset):
     """fairseq's pairs of texts, with the documents' factors.
 
     Attributes:
-        factors: for each factor a dataset with a value per token of a document; empty: there are none.
+        factors: for each factor a dataset with a value per token of a document; empty without factors.
     """
 
     factors: Sequence[Any] = ()

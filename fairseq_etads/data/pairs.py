@@ -45,7 +45,7 @@ class TruncatedDataset(BaseWrapperDataset):
 
     Args:
         dataset: sequences of token ids (T,), with or without the end symbol.
-        sizes: their lengths with the end symbol.
+        sizes: lengths of the documents with the end symbol.
         limit: number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
         ends_if_cut: whether truncated sequences get an end symbol, too.
@@ -88,7 +88,7 @@ class SummarizationDataset(FactoredPairs):
     """Truncated pairs of document and summary for training, validation, generation and interactive use.
 
     Args:
-        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
+        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: the data, as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: number of tokens to keep, not counting the end symbol.
         ends_if_cut: whether truncated summaries get an end symbol, too; otherwise their last target is a word.
         name: name of the texts in the log, such as "train".

@@ -26,10 +26,10 @@ class TokenValues:
     All words of a sentence have its label or probability.
 
     Args:
-        path: of the file.
+        path: path of the file.
         unit: "words" or "sentences".
         documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
-        dictionary: of the documents.
+        dictionary: the dictionary of the documents.
         limit: number of tokens that are read, not counting the end symbol.
         option: the option that named the file, for messages.
 
@@ -233,7 +233,7 @@ class DocumentLabels:
         """Load the values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
-            directory: of the data.
+            directory: folder with the data.
             pairs: a ``SummarizationDataset``.
             limit: number of tokens read per document.
             is_loading: whether a trained model is used, which does not need labels.

@@ -53,7 +53,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
     Args:
         pairs: a ``SummarizationDataset``, which truncates.
-        dictionary: of the summaries.
+        dictionary: the dictionary of the summaries.
     """
     known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample(len(pairs))
@@ -74,10 +74,10 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
     """Check loaded data against the model; the task calls this for every split.
 
     Args:
-        split: its name.
+        split: name of the split.
         pairs: a ``SummarizationDataset``.
         pointer: the model's, "none", "soft" or "switch".
-        task: with the dictionaries and the splits loaded so far.
+        task: the task with the dictionaries and the splits loaded so far.
 
     Raises:
         ValueError: see :func:`check_documents` and :func:`check_summaries`.
@@ -94,7 +94,7 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
     Args:
         split, pairs, pointer: see :func:`check_data`.
-        dictionary: of the summaries.
+        dictionary: the dictionary of the summaries.
 
     Raises:
         ValueError: no sampled summary has a word that a pointer of this kind could copy.
@@ -142,7 +142,7 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
 
     Args:
         documents: ids (S,) of each document of the split.
-        dictionary: of the documents.
+        dictionary: the dictionary of the documents.
         training: whether the split is for training.
 
     Raises:

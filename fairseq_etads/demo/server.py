@@ -73,7 +73,7 @@ class Demo:
     """State and handlers shared by the routes.
 
     Args:
-        summarizer: of the model folder.
+        summarizer: the summariser of the model folder.
         title: name of the model on the page.
     """
 

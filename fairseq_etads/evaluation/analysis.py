@@ -112,7 +112,7 @@ class Analyser:
         """Add one summary.
 
         Args:
-            source: its document.
+            source: the document.
             sentences: the words of each of its sentences.
         """
         words = [word for sentence in sentences for word in sentence]
@@ -214,7 +214,7 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
         kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
             sentences, chosen greedily by their overlap with the summaries.
         references: the document's summaries.
-        settings: of ROUGE; only the sentence mark and the tokeniser are used.
+        settings: settings of ROUGE; only the sentence mark and the tokeniser are used.
     """
     # documents are cut even with --no-sentence-split: an extract is made of sentences
     sentences = split_summary(document, settings.sentence_mark)

@@ -58,7 +58,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
     Args:
         axes: matplotlib's.
-        name: of the figure.
+        name: name of the figure.
         logs: name of a training -> its log.
         kinds: name of a validation set -> its number, from 0.
     """

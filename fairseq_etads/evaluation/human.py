@@ -60,7 +60,7 @@ def make_key(
         annotators: how many sheets to make.
         each: number of items per annotator. Items are dealt out in turn, so the numbers of annotators of two items
             differ by at most one.
-        seed: of all random choices.
+        seed: seed of all random choices.
 
     Returns:
         The key, in types that JSON has; its "sheets" are annotator -> document's line number, from 1 -> letter ->
@@ -328,8 +328,8 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     It is not defined if no summary has two ratings, or if all ratings are the same.
 
     Args:
-        units: for each summary, annotator -> rating; summaries with one rating are left out.
-        level: of measurement, "ordinal" or "interval".
+        units: the ratings of each summary by annotator; summaries with one rating are left out.
+        level: level of measurement, "ordinal" or "interval".
     """
     # imported here because nltk takes about a second, and etads-human --help should not wait for it
     from nltk.metrics.agreement import AnnotationTask
@@ -357,7 +357,7 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
 
     Args:
         bootstrap: resamples for the intervals.
-        seed: of the resamples.
+        seed: seed of the resamples.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

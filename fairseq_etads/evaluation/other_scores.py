@@ -235,10 +235,10 @@ def score_texts(
     """Compute all figures of the scores. Returns their names, (n, figures), and the start of each score's signature.
 
     Args:
-        names: as :func:`scorers` returns.
+        names: names of the scores, as returned by :func:`scorers`.
         hypotheses: n lines.
         references: sets of n lines each.
-        settings: of ROUGE; sentence marks and the byte limit apply here, too.
+        settings: settings of ROUGE; sentence marks and the byte limit apply here, too.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]

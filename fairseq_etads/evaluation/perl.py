@@ -146,7 +146,7 @@ def _evaluate(
     Args:
         data: a directory from :func:`_make_data`.
         evaluations: the files of each: the hypothesis ("peer") first, then its references ("models").
-        options: of the script, in addition to the fixed ones.
+        options: options of the script, in addition to the fixed ones.
 
     Returns:
         The script's name of each metric -> (n, 3), F1, precision and recall of each evaluation in [0, 1].
@@ -177,8 +177,8 @@ def perl_scores(
     """Score every pair with ROUGE-1.5.5.pl.
 
     Args:
-        texts: for each pair its hypothesis and then its references, each a list of sentences; pairs may have different
-            numbers of references.
+        texts: hypothesis and then references of each pair, each a list of sentences; pairs may have different numbers
+            of references.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
         stem: compare stems.
         irregular: first replace irregular forms by WordNet's lists, as the script does unless its table is empty.

@@ -41,7 +41,7 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
     Args:
         axes: matplotlib's.
-        systems: see :func:`draw`.
+        systems: the scores to draw, see :func:`draw`.
         names: figure -> its label.
     """
     width = 0.8 / len(systems)

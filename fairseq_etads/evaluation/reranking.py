@@ -18,8 +18,8 @@ class Candidate(NamedTuple):
     """A way to write a sentence.
 
     Attributes:
-        words: its tokens without the end symbol.
-        log_prob: its score, not divided by a length.
+        words: the summary's tokens without the end symbol.
+        log_prob: the search's score, not divided by a length.
     """
 
     words: Tuple[int, ...]

@@ -109,12 +109,12 @@ class Settings:
     """Settings of scoring.
 
     Args:
-        metrics: of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
+        metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
             Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
         stem: compare Porter stems.
         irregular: replace irregular forms by their base (children: child) before stemming, by the WordNet lists of
             ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
-        sentence_mark, split_sentences: see :func:`.text.split_summary`.
+        sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
         backend: "python" or "perl".
         multi: treatment of several references: the "best" by F1, for each pair and metric; or their "average", with
             matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
@@ -336,7 +336,7 @@ def make_report(
     Args:
         references: how many references each hypothesis has.
         bootstrap: resamples for the intervals; 0: no intervals.
-        seed: of the resamples.
+        seed: seed of the resamples.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -371,7 +371,7 @@ def rouge(
         references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
             several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
         bootstrap: resamples for the intervals; 0: no intervals.
-        seed: of the resamples.
+        seed: seed of the resamples.
         jobs: processes that share the work; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
         settings: the arguments of :class:`Settings`.

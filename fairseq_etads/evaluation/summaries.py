@@ -26,7 +26,7 @@ def read_lines(path: str) -> List[str]:
     """Lines of a UTF-8 file, plain or compressed, without their line feeds (and carriage returns).
 
     Args:
-        path: of the file; ``-`` is standard input, which can be read once.
+        path: path of the file; ``-`` is standard input, which can be read once.
 
     Raises:
         ValueError: the file cannot be read, or is not UTF-8; the message names the line.
@@ -64,7 +64,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
 
     Args:
         sentence_mark: separator of sentences; empty for none.
-        split_sentences: if False, the whole summary is one sentence.
+        split_sentences: whether to split summaries; if False, the whole summary is one sentence.
     """
     if not split_sentences:
         parts = [text.replace(sentence_mark, " ") if sentence_mark else text]

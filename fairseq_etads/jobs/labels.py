@@ -55,8 +55,9 @@ class Labeller(NamedTuple):
         pairs: the split.
         kind: "words", "match", "extract", "f1" or "distribution".
         limit: how many tokens are read of a document.
-        subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
-        idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
+        subwords: the data's kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: inverse document frequencies for "distribution", see
+            :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
     """
 
     pairs: PreparedPairs
@@ -125,7 +126,7 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
     """Yield a Labeller method's result for each document, in order.
 
     Args:
-        arguments: of :func:`_open`, with which other processes make the same labeller.
+        arguments: arguments of :func:`_open`, with which other processes make the same labeller.
         jobs: processes.
     """
     count = len(labeller.pairs)
@@ -142,9 +143,9 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     """Write the labels of a split; returns messages about them.
 
     Args:
-        folder: with binarised data.
-        kind, limit: see :class:`Labeller`.
-        path: of the file.
+        folder: folder with binarised data.
+        kind, limit: settings of the labels, see :class:`Labeller`.
+        path: path of the file.
         jobs: processes.
 
     Raises:
@@ -177,7 +178,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     """Write sentences of a split's summaries, and their matching sentences of documents, as lines of text.
 
     Args:
-        folder: with binarised data.
+        folder: folder with binarised data.
         limit: maximum number of tokens read per document.
         out: folder for SPLIT.source, with sentences of documents, and SPLIT.target, with sentences of summaries.
         jobs: processes.

@@ -82,8 +82,8 @@ class Synthesis:
                         premise lacks; none if it has neither
 
     Args:
-        references: of a split.
-        seed: of all random choices.
+        references: the references of a split.
+        seed: seed of all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):

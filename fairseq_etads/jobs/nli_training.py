@@ -149,8 +149,8 @@ class Trainer:
     """A model and its optimiser.
 
     Args:
-        model: to be trained; the word vectors stay as they are if they need no gradient.
-        pairs: of the training.
+        model: the model to be trained; its word vectors stay as they are if they need no gradient.
+        pairs: the training pairs.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):

@@ -40,7 +40,7 @@ class Data:
 
     Attributes:
         pairs: number of pairs.
-        documents, summaries: their lengths.
+        documents, summaries: lengths of the documents and of the summaries.
         one_dictionary: whether documents and summaries share a dictionary.
     """
 
@@ -73,10 +73,10 @@ class Size:
 
     Attributes:
         layers: number in the encoder, and in the decoder.
-        width: of word vectors.
+        width: width of the word vectors.
         heads: number of attention heads.
         minutes: maximum duration of training.
-        core_minutes: if not 0, the same in minutes of one core, divided among all cores.
+        core_minutes: if not 0, the maximum duration in minutes of one core, divided among all cores.
         most_epochs: maximum number of epochs.
         truncation: percentage of documents read whole, and maximum lengths of documents and summaries.
         max_tokens: source tokens per batch; halved if there are few epochs.

@@ -31,8 +31,8 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     """Write the summaries of a split, and describe them.
 
     Args:
-        folder: with binarised data.
-        args: of the command, with paths of checkpoints.
+        folder: folder with binarised data.
+        args: the command's arguments, with paths of checkpoints.
 
     Raises:
         InputError: a checkpoint has another kind of model or other data, or documents have no sentences.
@@ -124,7 +124,7 @@ class _Output:
     """A file of summaries that gets its name when it is complete; until then a later call can continue it.
 
     Args:
-        path: of the file.
+        path: path of the file.
         made_by: settings that determine the summaries; partial summaries of other settings are deleted.
 
     Attributes:

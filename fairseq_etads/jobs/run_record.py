@@ -27,7 +27,7 @@ class RunRecord:
     Attributes:
         command: the words of the command line of fairseq-train.
         prepared: the folder with the prepared data, or empty.
-        data: see :func:`data_of`.
+        data: identity of the prepared data, see :func:`data_of`.
     """
 
     command: List[str]

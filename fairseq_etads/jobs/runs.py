@@ -48,9 +48,9 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
     """A TextTokenizer that joins words, with their subwords joined, into text; sentence marks stay.
 
     Args:
-        dictionary: of the data.
-        subwords: see :func:`~fairseq_etads.text.subwords.word_ends`.
-        folder: for the message.
+        dictionary: the data's dictionary.
+        subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        folder: folder of the data, for the error message.
 
     Raises:
         InputError: the data has GPT-2's pieces.

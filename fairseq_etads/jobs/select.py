@@ -26,8 +26,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     """Write the probabilities of the splits in ``args``, and report their quality.
 
     Args:
-        checkpoint: of fairseq-train.
-        data: its data directory; None for the training's.
+        checkpoint: path of a checkpoint of fairseq-train.
+        data: folder of binarised data; None for the training's.
 
     Raises:
         InputError: the checkpoint is not a selector's, or the data or the labels cannot be read.

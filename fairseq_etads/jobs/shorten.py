@@ -27,7 +27,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
     """Write the shortened splits, and record the selection settings in the run; yields a message per split.
 
     Args:
-        args: of the command.
+        args: the command's arguments.
 
     Raises:
         InputError: the text and the data differ, or probabilities are missing or from other documents.

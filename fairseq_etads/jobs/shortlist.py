@@ -114,11 +114,11 @@ class WordsTogether:
     """Finds the summary words that are most associated with each document word.
 
     Args:
-        pairs: of the training data.
+        pairs: pairs of the training data.
         per_word: k.
         frequent: ids that are on every list, so that rows omit them.
-        own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
-        counts: of :func:`document_frequencies`.
+        own: id in summaries of each word of documents, which is on the word's list anyway; -1: none.
+        counts: document frequencies, as returned by :func:`document_frequencies`.
     """
 
     def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):

@@ -26,12 +26,12 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: its place in the input.
-        text: raw.
+        number: position of the document in the input.
+        text: the raw text.
         tokens: the tokens that are read.
         left_out: number of further tokens.
         picked: the tokens' sentences, if an extractor has selected them; None: all are read.
-        places: with ``picked``, the index of each token's sentence, -1 for a mark.
+        places: index of each token's sentence, -1 for a mark; only with ``picked``.
         levels: level of each of these sentences.
     """
 
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
     """Documents, and a model's input from them.
 
     Attributes:
-        sample: as a fairseq dataset makes it, on the CPU.
+        sample: the batch on the CPU, in the form in which a fairseq dataset makes it.
         new_words: the words of the ids after the source dictionary's last one.
         padding: number of places before the first token in each document's row.
     """

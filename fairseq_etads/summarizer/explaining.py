@@ -36,13 +36,13 @@ class _Pass(NamedTuple):
     """Results of a pass over one document and T tokens of its summary.
 
     Attributes:
-        log_probs: of the tokens (T,).
+        log_probs: log-probabilities of the tokens (T,).
         attention: (T, S) or None.
         is_unknown: (T,) bool, True for the unknown word.
         pointer: None without one.
         shares: copying's share of each probability (T,).
         copied_from: (T,), -1 for a generated token.
-        records: of the attention modules, by their names.
+        records: records of the attention modules, by their names.
     """
 
     log_probs: Tensor
@@ -58,9 +58,9 @@ class Explainer:
     """Explains summaries of one model. Threads may share it; their calls run one by one.
 
     Args:
-        model: in evaluation mode; it is not changed.
-        texts: of its folder.
-        architecture: its name.
+        model: a model in evaluation mode; it is not changed.
+        texts: text processing of the model's folder.
+        architecture: name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
@@ -91,7 +91,7 @@ class Explainer:
         """Explain the model's summary of a raw text.
 
         Args:
-            summary: its text.
+            summary: text of the summary.
             score: the search's score; None: the summary was given.
         """
         document = self._texts.read(0, text)

@@ -29,8 +29,8 @@ def page(data: Dict[str, Any], title: str = "") -> str:
     """Make the page of an explanation.
 
     Args:
-        data: of :meth:`Explanation.to_dict`.
-        title: such as the name of the document.
+        data: the explanation, as returned by :meth:`Explanation.to_dict`.
+        title: title of the page, such as the name of the document.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (

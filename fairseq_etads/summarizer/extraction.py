@@ -36,7 +36,7 @@ class SentencePicker:
         """Select sentences of a document.
 
         Args:
-            text: raw.
+            text: the raw text.
             line: the same, cleaned, with or without sentence marks.
         """
         sentences, tokens = self._sentences(line)

@@ -11,7 +11,7 @@ class PickedSentence:
     Attributes:
         text: white space and invisible characters cleaned.
         start, end: the characters text[start:end] of the raw document; None where they cannot be determined.
-        number: its index among the document's sentences, from 0.
+        number: index of the sentence in the document, from 0.
         probability: the extractor's probability that a summary uses it.
     """
 

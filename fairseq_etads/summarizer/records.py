@@ -14,10 +14,11 @@ class RecordSummarizer:
     restarts workers that have ended, and gives their batches to others.
 
     Args:
-        folder: of the model, or the name of one that comes with the package. Every worker must have access to it.
-        column: of the texts.
-        device: such as "cuda"; None: a GPU if the worker sees one.
-        options: of :meth:`Summarizer.stream`: decoding options, ``max_tokens``.
+        folder: the model's folder, or the name of a model that comes with the package. Every worker must have access to
+            it.
+        column: name of the column with the texts.
+        device: name of a device such as "cuda"; None: a GPU if the worker sees one.
+        options: options of :meth:`Summarizer.stream`: decoding options and ``max_tokens``.
 
     Raises:
         InputError: the folder or an option is wrong.

@@ -36,7 +36,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
     Args:
         lines: the lines of the file with their ends.
-        path: for messages.
+        path: path of the file, for messages.
         quotes: whether a quote encloses a cell.
         counts: the number of changed characters is added.
 

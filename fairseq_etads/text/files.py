@@ -68,7 +68,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
         path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
         fallback: treatment of a line that is not UTF-8: the name of an encoding to read it in; "replace" to replace
             invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
-        counts: if given, counts the lines that were read by ``fallback``, except with ESCAPE_INVALID.
+        counts: a counter for the lines that were read by ``fallback``, except with ESCAPE_INVALID.
         ends: keep the line ends.
 
     Raises:

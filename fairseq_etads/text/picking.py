@@ -94,8 +94,8 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
 
     Args:
         lengths: number of words of each sentence.
-        probabilities: of each sentence; None if the extractor did not read it: ranked last.
-        budget: in words.
+        probabilities: probability of each sentence; None if the extractor did not read it, which ranks it last.
+        budget: maximum number of words.
 
     Returns:
         numbers of sentences in the document's order; empty for a document without words.

@@ -150,7 +150,8 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     Args:
         kind: one of FORMATS.
         column: name of the field with the document in JSON lines and CSV; empty: the first known name.
-        fallback: see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a ``problem``.
+        fallback: encoding of invalid lines, see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a
+            ``problem``.
 
     Raises:
         InputError: an input cannot be read.

@@ -63,7 +63,7 @@ class ResumableLines:
         settings: all that determines the lines, except for the documents.
 
     Attributes:
-        progress: of the previous run, and then of this one.
+        progress: progress of the previous run, and then of this one.
         is_complete: OUT is there, made with these settings, and only OUT.resume remained to be deleted. :meth:`rest`
             checks that the documents are the same.
 

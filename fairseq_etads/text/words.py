@@ -249,7 +249,7 @@ def make_words(kind: str, language: str = "en") -> Any:
 
     Args:
         kind: one of ``WORD_KINDS``.
-        language: for the rules of Moses.
+        language: language that selects Moses' rules.
     """
     if kind == "moses":
         return MosesWords(language)

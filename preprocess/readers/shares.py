@@ -18,7 +18,7 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """Add --input, --split and --split-seed.
 
     Args:
-        metavar, what: of --input.
+        metavar, what: name of the value of --input, and its description in the help.
         several: whether it takes several files.
     """
     add = parser.add_argument

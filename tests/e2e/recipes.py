@@ -217,10 +217,10 @@ class Run:
     """Results of a row.
 
     Attributes:
-        folder: of the run.
-        prepared: of its data.
+        folder: folder of the run.
+        prepared: folder of the run's data.
         summaries: name of the file.
-        printed: by the recipe.
+        printed: output of the recipe.
     """
 
     folder: Path
@@ -297,7 +297,7 @@ class Recipe:
     """A script of scripts/reproduce/, and the settings for running its rows small.
 
     Attributes:
-        name: of the script.
+        name: name of the script.
         data: makes the data of a row.
         rows: name -> check of the mechanism's effect.
         option: the option that names rows; --row takes only one.
@@ -307,7 +307,7 @@ class Recipe:
         more_of: further ones of some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
-        steps: of rows that train for another number of steps than requested; 0 for untrained rows.
+        steps: number of steps of rows that train for another number than requested; 0 for untrained rows.
     """
 
     name: str

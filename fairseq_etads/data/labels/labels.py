@@ -139,7 +139,8 @@ def selection_targets(
     It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
 
     Args:
-        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count.
+        idf: inverse document frequencies of words, see :func:`inverse_frequencies`; stop words and punctuation do not
+            count.
         unseen: idf of other words.
 
     Returns:

@@ -42,11 +42,10 @@ class Round(NamedTuple):
     """One decoding with given weights.
 
     Attributes:
-        number: from 0, which has the folder's weights.
-        weights: of all features; the first is 1.
-        lists: for each document its hypotheses, best first: text, features (see :class:`Hypothesis`), score by the
-            metric.
-        mean: of the first hypotheses.
+        number: number of the round; round 0 has the folder's weights.
+        weights: weights of all features; the first is 1.
+        lists: hypotheses of each document, best first: text, features (see :class:`Hypothesis`), score by the metric.
+        mean: mean score of the first hypotheses.
         seconds: duration.
     """
 
@@ -66,11 +65,11 @@ class WeightTuning:
     """Results of all rounds.
 
     Attributes:
-        rounds: in order.
+        rounds: all rounds in order.
         metric: one of :data:`MERT_METRICS`.
         documents: number of decoded documents.
         nbest: hypotheses per document.
-        signature: of ROUGE.
+        signature: the settings of ROUGE as a text.
     """
 
     rounds: List[Round]
@@ -153,8 +152,8 @@ def tune_weights(
         metric: one of :data:`MERT_METRICS`.
         nbest: hypotheses per document, and the beam size.
         points: starting points.
-        most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`EncodedDocuments`.
+        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
         InputError: texts or options are invalid, or the rounds in ``out`` have other settings or are damaged.

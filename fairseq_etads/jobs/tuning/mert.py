@@ -123,7 +123,7 @@ def best_weights(
     Args:
         first: the first starting point; all share its first weight.
         points: number of starting points.
-        seed: of the other points, which are random.
+        seed: seed of the other points, which are random.
 
     Returns:
         the weights and their mean score; of equals the earlier point's.

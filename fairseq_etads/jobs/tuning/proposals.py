@@ -44,7 +44,7 @@ def propose(
         space: the parameters.
         defaults: the decoding options that they change.
         tried: values of the parameters and score (higher is better) of each trial so far.
-        seed: of the search.
+        seed: seed of the search.
 
     Returns:
         name -> value; None if everything has been tried.

@@ -20,8 +20,8 @@ class Parameter(NamedTuple):
     """An option that is searched.
 
     Attributes:
-        name: of :data:`call_options.OPTIONS`.
-        values: in ascending order; in any order for a choice.
+        name: name of one of :data:`call_options.OPTIONS`.
+        values: values to try, in ascending order; for a choice, in any order.
     """
 
     name: str

@@ -38,11 +38,11 @@ class Trial(NamedTuple):
     """One setting and its results.
 
     Attributes:
-        number: from 0, which has the folder's defaults.
+        number: number of the trial; trial 0 has the folder's defaults.
         settings: the values of the parameters.
         decoding: all decoding options.
         scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
-        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
+        figures: figures of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
         summaries: n texts.
         seconds: duration.
     """
@@ -76,12 +76,12 @@ class Tuning:
     """Results of all trials.
 
     Attributes:
-        trials: in order.
+        trials: all trials in order.
         space: the parameters.
         metric: one of :data:`METRICS`.
-        seed: of the search.
+        seed: seed of the search.
         documents, given: number of documents summarised in each trial, and of all given ones.
-        signature: of ROUGE.
+        signature: the settings of ROUGE as a text.
         fingerprint: SHA-256 of the documents and references that were used.
     """
 
@@ -158,8 +158,8 @@ def tune(
         trials: total number, including earlier calls.
         metric: one of :data:`METRICS`.
         search, ranges: options to search and their values, see :func:`make_space`.
-        most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`EncodedDocuments`.
+        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
         InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` have other settings or are

@@ -38,11 +38,11 @@ class CardInfo(NamedTuple):
     """Contents of the model card in addition to config.json.
 
     Attributes:
-        title: its heading.
+        title: heading of the card.
         license: an SPDX name, or empty.
         language: a code, or empty.
         command: the training command, or empty.
-        scores: of rouge.json, or None.
+        scores: contents of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
         picked_words: the extractor's budget; 0 without one.
     """

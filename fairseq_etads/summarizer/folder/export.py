@@ -40,7 +40,7 @@ class Source(NamedTuple):
     """Inputs of a folder.
 
     Attributes:
-        checkpoint: of fairseq-train.
+        checkpoint: path of a checkpoint of fairseq-train.
         data: the data directory of its training.
         text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
@@ -66,7 +66,7 @@ def export(
     """Write a model folder, which appears under its name when it is complete and has been loaded as a test.
 
     Args:
-        folder: must not exist, or be empty.
+        folder: path of the new folder, which must not exist or must be empty.
         decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
             lengths of the training summaries.
         dtype: "fp32" or "fp16".
@@ -160,9 +160,9 @@ class Exported(NamedTuple):
     """The exported model, for the model card.
 
     Attributes:
-        config: of the folder.
+        config: the folder's configuration.
         parameters: number of the model's parameters.
-        task: with the dictionaries.
+        task: the task with the dictionaries.
     """
 
     config: FolderConfig
@@ -290,7 +290,7 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
     """Tensors to store, on the CPU, and the names of tensors that are the same as another one.
 
     Args:
-        state: of a model.
+        state: state of a model.
         dtype: "fp32" or "fp16", for floating-point numbers.
 
     Returns:

@@ -31,13 +31,13 @@ class LoadedFolder(NamedTuple):
     """Contents of a model folder, ready for use.
 
     Attributes:
-        config: of the folder.
-        model: in evaluation mode, on the CPU, in float32.
-        task: with the dictionaries and the truncation lengths.
-        tokenizer: raw text to words and back.
+        config: the folder's configuration.
+        model: the model in evaluation mode, on the CPU, in float32.
+        task: the task with the dictionaries and the truncation lengths.
+        tokenizer: converts raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
-        shortlist: of the folder; None if it has none.
-        extractor: of the folder; None if it has none.
+        shortlist: the folder's shortlist; None if it has none.
+        extractor: the folder's extractor; None if it has none.
     """
 
     config: FolderConfig

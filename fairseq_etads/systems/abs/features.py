@@ -172,9 +172,9 @@ class ExtractiveFeatures(ActiveTerm):
         """Prepare the features for the documents of a batch.
 
         Args:
-            net_input: with "src_tokens" (B, S).
-            vocabulary: of the search; None: search ids are the dictionary's.
-            dictionary: of documents and summaries.
+            net_input: the model's input, with "src_tokens" (B, S).
+            vocabulary: the search's vocabulary; None: search ids are the dictionary's.
+            dictionary: the dictionary of documents and summaries.
 
         Raises:
             ValueError: the documents are not made of words.

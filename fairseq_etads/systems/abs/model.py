@@ -134,8 +134,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         Args:
             prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
                 document are adjacent.
-            encoder_out: of the encoder.
-            incremental_state: if given, only the last step is computed; nothing is kept in it.
+            encoder_out: output of the encoder.
+            incremental_state: if given, only the last step is computed; nothing is stored in it.
             features_only: return the output layer's input (N, T, H + D) instead of logits.
             request: the words that a loss needs, instead of logits of all words.
 

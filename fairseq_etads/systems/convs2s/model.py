@@ -107,7 +107,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         Args:
             prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
                 document are adjacent. Padding is on the right.
-            encoder_out: of the encoder.
+            encoder_out: output of the encoder.
             incremental_state: if given, only the last step is computed. The inputs of the layers' convolutions are
                 cached in it.
             features_only: return the output layer's input (N, T, R) instead of logits.

@@ -33,7 +33,7 @@ class PairBatches:
     Args:
         pairs: premise and hypothesis, each ids (T,), and the label.
         size: pairs per batch; the last one of an epoch may have fewer.
-        seed: of the order, which changes in each epoch.
+        seed: seed of the order, which changes in each epoch.
         pad: id of padding.
     """
 

@@ -20,7 +20,7 @@ class DecomposableAttention(nn.Module):
 
     Args:
         table: word vectors, with a padding index.
-        width: of projected vectors and of F, G, H.
+        width: width of projected vectors and of F, G, H.
         classes: number of classes.
         dropout: before each of their layers.
     """

@@ -46,7 +46,7 @@ class NliConfig:
 
     Attributes:
         embed_dim: width of word vectors.
-        width: of the network.
+        width: width of the network.
         words: kind of words of raw text, see ``WORD_KINDS``.
         keep_case: do not lower-case words.
         hide_digits: replace each digit by ``#``.
@@ -87,7 +87,7 @@ class EntailmentScorer:
     It is not an ``nn.Module``, so a module that owns one neither trains nor stores its weights.
 
     Attributes:
-        config: of the model.
+        config: configuration of the model.
         dictionary: the words that it knows; all others are skipped.
     """
 

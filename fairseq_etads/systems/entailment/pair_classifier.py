@@ -10,7 +10,7 @@ class PairClassifier(nn.Module):
     There is dropout before each of its three layers (Li, Zhu, Zhang and Zong 2018).
 
     Args:
-        width: of u and v.
+        width: width of u and v.
         hidden: width of the hidden layers.
         classes: number of classes.
     """

@@ -227,7 +227,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
 
     Args:
         sample: a batch of B pairs.
-        weights: of the samples (B, K).
+        weights: weights of the samples (B, K).
 
     Returns:
         the same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay.

@@ -87,7 +87,7 @@ class Samples:
         summaries: ids of the dictionary, with the end symbol, of each document.
         longest: maximum number of tokens. A summary of this length has its end symbol from the limit, not from the
             model.
-        dictionary: of the summaries.
+        dictionary: the dictionary of the summaries.
 
     Attributes:
         target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
@@ -232,7 +232,7 @@ class SummarizationRL(SummarizationNLL):
         A document's samples are adjacent. Greedy summaries are computed only as a baseline.
 
         Args:
-            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded again.
+            encoder_out: result of :meth:`encode`; without it, and on a GPU, the documents are encoded again.
         """
         model = unwrapped(model)
         if not self._drawing or self._drawing[0] is not model:
@@ -318,7 +318,7 @@ class SummarizationRL(SummarizationNLL):
         """Sum over samples of -gain times the log-probability.
 
         Args:
-            encoder_out: of :meth:`encode`.
+            encoder_out: result of :meth:`encode`.
             gains: (N,), constants.
             of: (N,) int64, the document of each sample.
         """

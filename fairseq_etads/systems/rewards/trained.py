@@ -31,7 +31,7 @@ class Frequencies:
     The documents are read, truncated as for the model, when the first weight is needed.
 
     Args:
-        task: of the training, with its data.
+        task: the training's task, with its data.
     """
 
     def __init__(self, task: Any):
@@ -57,7 +57,7 @@ class Tagger:
 
     Args:
         path: a checkpoint of ``--arch word_tagger``.
-        task: of the training; the tagger must have the same dictionary.
+        task: the training's task; the tagger must have the same dictionary.
 
     Raises:
         ValueError: it is not such a checkpoint, or was trained with another dictionary.
@@ -96,7 +96,7 @@ class TokenJudge:
 
     Args:
         path: a folder of ``etads-nli train``.
-        task: of the training.
+        task: the training's task.
         option: the option that named the folder, for messages.
 
     Raises:
@@ -141,11 +141,11 @@ class Rewards:
     """The rewards of ``--rewards`` in order, and the models that they own.
 
     Args:
-        names: of the option, separated by commas.
+        names: value of the option: names separated by commas.
         saliency: ``--rougesal-saliency``, "idf" or the checkpoint of a tagger.
         entail_model: ``--entail-model``, a folder of ``etads-nli train``.
         length_cap: ``--entail-length-cap``, a number or "none".
-        task: of the training.
+        task: the training's task.
 
     Raises:
         ValueError: a reward does not exist, an option that it needs is missing or has an impossible value, or an option

@@ -22,10 +22,10 @@ class Abstractor:
     """Rewrites sentences with a checkpoint's model; its weights get no gradient.
 
     Args:
-        checkpoint: of fairseq-train, with any architecture of this project that writes summaries.
+        checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
         data: the binarised data directory, with the dictionary of the training.
         option: the option that named the checkpoint.
-        device: for computing.
+        device: device for computing.
         beam: beam size; 1 is greedy.
         diversity: penalty of a hypothesis's i-th best continuation, times i (from 0).
         longest: maximum number of tokens of a rewritten sentence.

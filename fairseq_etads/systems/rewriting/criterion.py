@@ -124,7 +124,7 @@ class ExtractorRL(FairseqCriterion):
 
         Args:
             chosen: (B, T), the selected candidates, the stop last, -1 after it.
-            rewards: of each of these steps.
+            rewards: reward of each of these steps.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])

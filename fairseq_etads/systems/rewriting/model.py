@@ -66,7 +66,7 @@ class PointerExtractor(SelectingModel):
 
     Attributes:
         stop: this vector (D,), or None.
-        critic: for training with rewards, or None.
+        critic: the critic for training with rewards, or None.
         max_sentences: maximum number of sentences read per document.
     """
 

@@ -163,7 +163,7 @@ class Critic(nn.Module):
     sentences were selected.
 
     Args:
-        width, hidden: as in :class:`PointerNetwork`.
+        width, hidden: the same as in :class:`PointerNetwork`.
     """
 
     def __init__(self, width: int, hidden: int):

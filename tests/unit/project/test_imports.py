@@ -46,7 +46,7 @@ def imports(path, name, files=()):
     """Absolute names that a module imports anywhere, in functions too.
 
     Args:
-        name: its own.
+        name: name of the module.
         files: modules that ``from package import module`` may name.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
