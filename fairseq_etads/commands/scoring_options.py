@@ -22,7 +22,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
     Args:
         resamples: the default of --bootstrap.
-        without: what its help says of 0.
+        without: the effect of the value 0, for the option's help.
     """
     add = parser.add_argument
     add(

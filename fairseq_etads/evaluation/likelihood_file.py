@@ -27,8 +27,9 @@ class Likelihoods:
         checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the data set.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of each summary's probability.
-        tokens: number in each summary, with its end symbol.
-        unknown: how many of them are the unknown word for the model. Their probability is that any unknown word occurs.
+        tokens: number of tokens in each summary, with its end symbol.
+        unknown: number of tokens that the model reads as the unknown word. The probability of such a token is the
+            probability that any unknown word occurs.
     """
 
     checkpoint: str

@@ -25,7 +25,7 @@ _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
 _LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
 
 Series = Dict[int, float]
-"""Updates done -> value of a figure."""
+"""Value of a figure by the number of completed updates."""
 
 
 class TrainingLog:

@@ -150,7 +150,7 @@ class Summarizer:
         """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
 
         Args:
-            texts: raw texts, of which there may be infinitely many; at most ``read_ahead`` of them are read before
+            texts: raw texts, possibly without end; at most ``read_ahead`` of them are read before
                 their summaries are returned.
             read_ahead: 1 summarises each text immediately; larger numbers are faster, because batches have similar
                 lengths.

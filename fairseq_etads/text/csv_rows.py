@@ -32,13 +32,13 @@ def parse_delimiter(text: str) -> str:
 
 
 def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """All rows, the header too; a blank line is an empty row.
+    """Yield all rows, including the header; a blank line is an empty row.
 
     Args:
         lines: the lines of the file with their ends.
         path: path of the file, for messages.
         quotes: whether a quote encloses a cell.
-        counts: the number of changed characters is added.
+        counts: a counter to which the number of changed characters is added.
 
     Raises:
         InputError: the file is not CSV; names file and line.
