@@ -97,7 +97,7 @@ class SummarizationDataset(FactoredPairs):
             as fairseq does.
         references: number of pairs, from the first, for which batches also hold the untruncated summaries as
             "references", a list of (T,); None for other pairs.
-        kwargs: passed to ``LanguagePairDataset``.
+        kwargs: further arguments of ``LanguagePairDataset``.
 
     Attributes:
         token_values: name -> numbers for the documents' tokens, which batches hold under this name.
@@ -152,7 +152,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Tell whether an epoch may use the previous epoch's batches."""
+        """Tell whether an epoch may use the previous epoch's batches; fairseq reads this."""
         return not self._sorts_in_parts
 
     @property
@@ -168,7 +168,7 @@ class SummarizationDataset(FactoredPairs):
         """Order of the documents for batching: by length, or shuffled and then sorted in groups."""
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # fairseq seeds numpy with --seed, the same for all epochs, before it calls this
+        # Before this call fairseq seeds numpy with --seed, which is the same for all epochs.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])

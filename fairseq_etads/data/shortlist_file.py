@@ -1,8 +1,8 @@
 """Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`); loading fails with other dictionaries.
 
-They are in the safetensors format: numbers and texts, and no executable code. "frequent" (F,) and "together" (V_s, k)
-are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1 fills rows with
-fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
+The files are in the safetensors format: they hold numbers and texts, and no executable code. "frequent" (F,) and
+"together" (V_s, k) are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1
+fills rows with fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
 """
 
 import json
@@ -28,9 +28,9 @@ def write_shortlist(
     """Write a file, and list it in the folder's SHA256SUMS if it has one.
 
     Args:
-        frequent: (F,) and together: (V_s, k), int32, see the module.
+        frequent, together: arrays (F,) and (V_s, k), int32, see the module.
         source, target: the dictionaries.
-        made_from: text about its origin.
+        made_from: description of the table's origin.
     """
     from safetensors.numpy import save
 

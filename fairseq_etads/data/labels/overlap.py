@@ -42,7 +42,7 @@ class SummaryRecall:
             union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
             for position in union:
                 word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # no word counts more often than it occurs
+                if available[word] > 0 and wanted[word] > 0:  # a word counts at most as often as it occurs
                     available[word] -= 1
                     wanted[word] -= 1
                     hits += 1

@@ -14,7 +14,7 @@ class Text(NamedTuple):
     """A text split into words.
 
     Attributes:
-        words: including sentence marks.
+        words: the words, including sentence marks.
         word_numbers: index of the word that each token belongs to.
     """
 

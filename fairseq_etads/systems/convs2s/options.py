@@ -40,7 +40,7 @@ class ConvolutionalConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {},  # fairseq's fconv; Narayan et al. 2018 have these sizes on XSum
+    "convs2s": {},  # the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
     "convs2s_gigaword": {
         "encoder_embed_dim": 256,
         "encoder_layers": "[(256, 3)] * 6",

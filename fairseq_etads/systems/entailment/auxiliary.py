@@ -43,7 +43,7 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # two flat tables: one tensor per text would take several times the memory
+        # The ids are in two flat tables, because a tensor per text would take several times the memory.
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad

@@ -34,7 +34,7 @@ AT_ONCE = 256
 
 
 class DigitHidingTokenizer(TextTokenizer):
-    """Tokeniser that then replaces each digit by ``#``; not before, because ``#`` is a word in text."""
+    """Tokeniser that replaces each digit by ``#`` after tokenisation, because ``#`` is a separate word in raw text."""
 
     def encode(self, x: str) -> str:
         return hide_digits(super().encode(x))
@@ -48,8 +48,8 @@ class NliConfig:
         embed_dim: width of word vectors.
         width: width of the network.
         words: kind of words of raw text, see ``WORD_KINDS``.
-        keep_case: do not lower-case words.
-        hide_digits: replace each digit by ``#``.
+        keep_case: whether to keep upper case.
+        hide_digits: whether to replace each digit by ``#``.
     """
 
     embed_dim: int = 300
@@ -70,7 +70,7 @@ class NliConfig:
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Ids (T,), int64, of the known words after ``<s>``, with which words without a counterpart align."""
+    """Ids (T,), int64, of the known words after ``<s>``; words without a counterpart align with ``<s>``."""
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
@@ -159,7 +159,8 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    if not config.hide_digits:  # versions before this option can read the folder, too
+    # Versions that lack this option can then read the folder, too.
+    if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
     content |= {"dictionary": fingerprint(dictionary), "training": about}

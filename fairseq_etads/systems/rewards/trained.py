@@ -39,7 +39,7 @@ class Frequencies:
         self._weights: Dict[str, float] = {}
 
     def __call__(self, sentences: Text) -> Weights:
-        """A number above 0 and at most 1 for each word of the sentences."""
+        """Compute the saliency of each word of the sentences, above 0 and at most 1."""
         if not self._weights:
             self._weights = self._count()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
@@ -76,7 +76,7 @@ class Tagger:
 
     @torch.no_grad()
     def __call__(self, sentences: Text) -> Weights:
-        """A probability for each word of the sentences."""
+        """Compute the probability of each word of the sentences."""
         if not sentences:
             return []
         device = self._model.logit.weight.device
@@ -107,7 +107,7 @@ class TokenJudge:
     def __init__(self, path: str, task: Any, option: str):
         if not is_there("entailment"):
             raise ValueError(belongs_to("--rewards entail", "entailment"))
-        from ..entailment.model import EntailmentScorer  # the other rewards do not need that system
+        from ..entailment.model import EntailmentScorer  # the other rewards work without that system
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config

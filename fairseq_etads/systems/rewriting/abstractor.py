@@ -91,7 +91,7 @@ class Abstractor:
         return [found[text] for text in texts]
 
     def words(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
-        """The ids of a hypothesis without the end symbol."""
+        """Return the ids of a hypothesis without the end symbol."""
         end = self.dictionary.eos()
         return tuple(token for token in hypothesis["tokens"].tolist() if token != end)
 
