@@ -75,7 +75,7 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # marks stay in the summary, so that no run crosses from one of its sentences to the next
+        # Marks stay in the summary, so that no run extends from one of its sentences to the next.
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])

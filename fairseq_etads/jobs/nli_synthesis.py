@@ -1,6 +1,7 @@
 """Make training pairs for entailment models from a corpus's reference summaries; for ``etads-nli synthesise``.
 
-These pairs replace SNLI and MultiNLI where they are not available: "synthetic NLI". Without torch and fairseq.
+These pairs ("synthetic NLI") replace SNLI and MultiNLI where these are not available. This module imports neither torch
+nor fairseq.
 """
 
 import re

@@ -108,11 +108,11 @@ class Recipe:
     """Settings chosen for a training.
 
     Attributes:
-        name: one of NAMES except paper.
+        name: name of the recipe, one of NAMES except paper.
         train: options of fairseq-train.
         decoding: decoding options by name.
         steps, epochs, minutes: duration of training.
-        says: lines that describe the choice to the user.
+        says: text in lines that describes the choice to the user.
     """
 
     name: str
@@ -162,8 +162,8 @@ def choose(
     """Choose the settings of a recipe.
 
     Args:
-        name: small, base or large.
-        arch: one of SUITABLE.
+        name: name of the recipe: small, base or large.
+        arch: name of the architecture, one of SUITABLE.
         given: options of fairseq-train that override the recipe's; options that depend on these are adapted or left
             out.
         minutes: maximum duration of training; None: the recipe's.
@@ -291,7 +291,7 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
-        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
+        found.append("--fp16-no-flatten-grads")  # Muon needs matrices, which fairseq would otherwise flatten
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):

@@ -138,7 +138,8 @@ class _Output:
         found = b""
         if self.record.is_file() and self.partial.is_file() and self.record.read_text(encoding="utf-8") == text:
             found = self.partial.read_bytes()
-            found = found[: found.rfind(b"\n") + 1]  # the last line may be incomplete
+            # The last line may be incomplete.
+            found = found[: found.rfind(b"\n") + 1]
         self.lines: List[str] = found.decode("utf-8").split("\n")[:-1]
         self.done = len(self.lines)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Turn raw documents into parts, batches and ids, and ids of summaries into words. Without a growing copy tail.
+"""Turn raw documents into parts, batches and ids, and ids of summaries into words, without a growing copy tail.
 
 In a batch, words that are not in the dictionary get the ids after its last one, in order of occurrence. The model only
 needs to distinguish them, and they are forgotten after the batch, so memory does not grow with the number of documents.
@@ -96,7 +96,7 @@ class TextProcessing:
         for place, sentence in enumerate(pick.selection.sentences):
             line = " ".join(self.tokenizer.words.encode(sentence.text, self.tokenizer.keep_case))
             if self.subwords is not None:
-                # GPT-2's pieces begin with the space before them
+                # GPT-2's pieces begin with the space before their word.
                 line = self.subwords.encode(f" {line}" if place and self.subword_kind == "gpt2" else line)
             found = tokenize_line(line)
             if place and self.tokenizer.marks != "drop":
@@ -211,7 +211,7 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
+        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # a lone "▁" has no letters
 
     def shown(self, token: str) -> str:
         """Spell a token without the marks of subwords; empty for the end symbol."""

@@ -1,4 +1,4 @@
-"""Documents that are summarised many times with different decoding options: read once, encoded once."""
+"""Documents that are summarised many times with different decoding options, but read and encoded only once."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 

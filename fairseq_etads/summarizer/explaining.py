@@ -64,7 +64,7 @@ class Explainer:
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # a copy of the modules, because its attention is observed while others may use the model
+        # The modules are copied, because their attention is observed while others may use the model.
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device

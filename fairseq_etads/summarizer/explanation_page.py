@@ -1,4 +1,4 @@
-"""An explanation as one self-contained HTML page: no other file, no network.
+"""An explanation as one self-contained HTML page, which needs no other file and no network.
 
 :func:`page` takes the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers are
 in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table of figures can still

@@ -40,7 +40,7 @@ OnPartialSummary = Callable[[PartialSummary], None]
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
     """Make the ``on_step`` of a search over a batch, which passes text instead of ids to the caller's ``on_step``."""
 
-    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # by the row in the batch
+    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the key is the row in the batch
 
     def partial_summary(best: BestSoFar) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]

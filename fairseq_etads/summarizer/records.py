@@ -27,7 +27,7 @@ class RecordSummarizer:
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # so that a wrong option is refused before the first batch
+        self.summarizer.stream([], **options)  # this refuses a wrong option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Add three columns to a batch.

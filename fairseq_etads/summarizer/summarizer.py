@@ -88,7 +88,7 @@ class Summarizer:
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format, whatever the other options
+        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format; the other options do not matter
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -235,7 +235,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # now, when an unsupported dtype can be attributed to the option
+                copies.current()  # built now, so that the error for an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             generator = SummaryGenerator(
                 [self._model],

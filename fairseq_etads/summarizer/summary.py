@@ -32,10 +32,10 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Numbers of a document's tokens that the model has read and left out.
+    """Numbers of tokens of a document that the model has read and that it has left out.
 
     Attributes:
-        read, left_out: numbers of tokens.
+        read, left_out: number of tokens that were read, and of further tokens.
     """
 
     read: int
@@ -66,7 +66,8 @@ class Summary:
     problem: str = ""
     picked: Optional[Selection] = None
 
-    # set on the instance by the summariser; not a field, because copies and pickles of a summary are only data
+    # The summariser sets this on the instance. It is not a field, because copies and pickles of a summary are only
+    # data.
     _make_explanation: ClassVar[Any] = None
 
     def explain(self) -> Explanation:

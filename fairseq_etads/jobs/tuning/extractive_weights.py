@@ -148,7 +148,7 @@ def tune_weights(
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the rounds; made if it is not there.
-        rounds: maximum number of rounds; it ends earlier if the weights no longer change.
+        rounds: maximum number of rounds; there are fewer if the weights no longer change.
         metric: one of :data:`MERT_METRICS`.
         nbest: hypotheses per document, and the beam size.
         points: starting points.
@@ -271,7 +271,7 @@ def _decode(
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with these weights and score the hypotheses; a record for the store. ``rounds``: their maximum number."""
+    """Decode with these weights and score the hypotheses; returns a record. ``rounds`` is their maximum number."""
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
     found = encoded.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))

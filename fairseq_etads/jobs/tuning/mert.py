@@ -35,7 +35,7 @@ def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
 
 
 def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """Lines that are the highest somewhere, from left to right.
+    """Find the lines that are the highest somewhere, from left to right.
 
     Returns:
         the start of each one's interval, minus infinity for the first; and their indices. Of equal lines the first one
@@ -47,7 +47,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last one is nowhere the highest
+            if slopes[line] != slopes[last]:  # otherwise the last line is nowhere the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -60,7 +60,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """The best value of one weight: the middle of the best step, or the current value if none is better.
+    """Find the best value of one weight: the middle of the best step, or the current value if none is better.
 
     Args:
         feature: index of the weight.

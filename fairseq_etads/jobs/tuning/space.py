@@ -57,7 +57,8 @@ def make_space(
         else:
             space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
     space = _with_possible_lengths(space, decoding)
-    return sorted(space, key=lambda parameter: parameter.name == "min_len")  # last: its values depend on the others
+    # The values of min_len depend on the others.
+    return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
 def _known(name: str, option: str) -> str:
@@ -111,7 +112,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # also true for NaN
+        if not abs(number) <= LARGEST:  # this is also true for NaN
             raise ValueError
         return number
     except ValueError:
@@ -195,7 +196,7 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
     """Values that are compatible with earlier ones: no shortest length is above the longest.
 
     Args:
-        chosen: values of the parameters before this one.
+        chosen: values of the parameters that come before this one.
         decoding: the defaults.
     """
     together = {**decoding, **chosen}

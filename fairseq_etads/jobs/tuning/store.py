@@ -1,4 +1,4 @@
-"""The store of trials: JSON lines, one per trial, each on disk before the next begins. Without torch and fairseq."""
+"""The store of trials: JSON lines, one per trial, each on disk before the next starts. Without torch and fairseq."""
 
 import contextlib
 import json

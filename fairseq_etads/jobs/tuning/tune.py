@@ -107,7 +107,7 @@ class Tuning:
     def comparison(self) -> Dict[str, Any]:
         """Result of :func:`compare_pairs` for the best trial and the folder's defaults, if there are further trials."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # enough for a smallest p-value below a twentieth divided by the number of trials
+        # With this number, the smallest p-value is below a twentieth divided by the number of trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
@@ -118,7 +118,7 @@ class Listener:
         """Show a message to the user."""
 
     def begin(self, number: int, trials: int, documents: int) -> None:
-        """Note that a trial begins."""
+        """Note that a trial starts."""
 
     def advance(self, documents: int) -> None:
         """Note that ``documents`` more are summarised."""
@@ -150,7 +150,7 @@ def tune(
 ) -> Tuning:
     """Try decoding options, continuing an interrupted earlier call with the same arguments.
 
-    Trial 0 has the folder's current defaults. Settings that decode alike are tried once.
+    Trial 0 has the folder's current defaults. Settings with the same result are tried once.
 
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
@@ -284,7 +284,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with these settings and measure the result; a record for the store."""
+        """Decode with these settings and measure the result; returns a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:

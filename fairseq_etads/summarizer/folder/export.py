@@ -70,7 +70,7 @@ def export(
         decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
             lengths of the training summaries.
         dtype: "fp32" or "fp16".
-        write_card: makes the text of README.md.
+        write_card: function that makes the text of README.md.
         longest_target: number of tokens of the longest training summary, if known; for a checkpoint that does not
             record their lengths.
 
@@ -311,5 +311,5 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
             raise InputError(f"the weight {name} has numbers that are not finite{why}")
-        tensors[name] = stored.contiguous().clone()  # alone in its memory, as safetensors requires
+        tensors[name] = stored.contiguous().clone()  # safetensors requires tensors that share no memory
     return tensors, shared

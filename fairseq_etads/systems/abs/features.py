@@ -206,7 +206,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """Find the last place of words (B, beam, 1) in the documents (for the release, the first); -1 if there is none."""
+        """Find the last place of words (B, beam, 1) in the documents (for the release, the first); -1 without any."""
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:

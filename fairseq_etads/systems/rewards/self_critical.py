@@ -222,7 +222,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
-        """Compute the encoder's output for a batch, without dropout and with its graph, for sampling and for the loss."""
+        """Compute the encoder's output for a batch, without dropout but with its graph, for sampling and the loss."""
         with evaluating([model]):
             return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
 
