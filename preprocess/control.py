@@ -71,7 +71,7 @@ class LengthBins(NamedTuple):
         end of an equal bin. If two bins would end with the same length, they become one.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # number of summaries up to each length
+        ends, total = [], 0  # cumulative number of summaries by length
         for _, count in counts:
             total += count
             ends.append(total)
@@ -104,7 +104,7 @@ class Control(NamedTuple):
 
     Attributes:
         bins: bins of lengths; None: documents get no word for a length.
-        origins: name -> number of training documents; None: no word.
+        origins: number of training documents by origin; None: documents get no word for an origin.
     """
 
     bins: Optional[LengthBins]

@@ -44,7 +44,7 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
     Args:
         record: content of prepare.json.
         words: name of the folder.
-        made: lists the new files.
+        made: checksums that list the new files.
 
     Raises:
         InputError: shards are missing, damaged, or were made with other options or from other text.

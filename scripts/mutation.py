@@ -96,7 +96,7 @@ def forget_survivors(module, folder):
 
 
 def mutmut(folder, *arguments, **options):
-    # modules on PYTHONPATH would be imported instead of the mutants
+    # Modules on PYTHONPATH would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)

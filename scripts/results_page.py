@@ -210,9 +210,9 @@ class Comparison(NamedTuple):
     first: List[Record]
     second: List[Record]
     scores: List[Difference]
-    """Of ROUGE-1, 2 and L and their mean."""
+    """Differences of ROUGE-1, 2 and L and their mean."""
     likelihood: Optional[Difference]
-    """None if the two systems do not have the same words."""
+    """Difference of the likelihood; None if the two systems do not have the same words."""
 
     @property
     def is_decidable(self) -> bool:

@@ -108,7 +108,7 @@ piece is split by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # again, because a reader that is copied to processes holds no open files
+        # The data set is loaded again, because a reader that is copied to processes holds no open files.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
@@ -117,7 +117,7 @@ piece is split by --split."""
                 for row in zip(*(batch[column] for column in self.columns[key])):
                     number += 1
                     yield key, number, row
-        except (OSError, ValueError) as error:  # pyarrow's errors are among them
+        except (OSError, ValueError) as error:  # these include pyarrow's errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.files[key]}: damaged behind record {number} ({reason})") from None
 
@@ -145,7 +145,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except Exception as error:  # errors of many kinds, also from pyarrow, fsspec and huggingface_hub
+        except Exception as error:  # there are many kinds, also from pyarrow, fsspec and huggingface_hub
             reason = (str(error).splitlines() or [type(error).__name__])[0]
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")

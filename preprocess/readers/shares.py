@@ -60,7 +60,7 @@ class Shares:
             place -= self.fractions[SPLITS.index(split)]
             if place < 0:
                 return split
-        return self.splits[-1]  # rounding
+        return self.splits[-1]  # reached only by rounding errors
 
     def nothing_left(self, split: str) -> str:
         """Advise if a split gets no document."""

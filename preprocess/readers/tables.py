@@ -95,7 +95,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             raise InputError("--no-quotes: goes with CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the lines that were examined will be read again
+        self.counts.clear()  # the examined lines will be read and counted again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +222,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:  # of tables put behind one another
+            # This is the header of a table appended to another.
+            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
                 try:
@@ -252,7 +253,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # a summary in several lines is already split into sentences, like a list
+        # A summary in several lines is already split into sentences, like a list.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
