@@ -72,7 +72,7 @@ def test_subwords_have_parts_of_words():
 
 def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
     assert align("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
-    # not where it should be, and in two places
+    # The token is not in its place, and occurs in two other places.
     assert align("a b c b d", ["x", "b"]) == [None, None]
     assert align("a b c d", ["x", "b"]) == [None, (2, 3)]
     assert align("", ["a"]) == [None]
