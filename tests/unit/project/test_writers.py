@@ -23,7 +23,7 @@ OWN_WRITERS = {
     "preprocess/corpus_options.py": "standard input, copied into a temporary folder",
     "preprocess/binarise.py": "the log of fairseq-preprocess, in a folder that is locked",
 }
-"""File -> why it opens files for writing itself."""
+"""Reason why each file opens files for writing itself."""
 WRITING_METHODS = {"write_text", "write_bytes"}
 
 
