@@ -132,9 +132,7 @@ def fairseq_generate(run, *options, anew=False, **variables):
 
 
 def test_fairseq_generate_divides_the_documents(run, tmp_path):
-    """It does so with --num-shards, which fairseq does not read, and under torchrun, even with more processes than
-    batches.
-    """
+    """It does so with --num-shards and under torchrun, even with more processes than batches."""
     whole = hypotheses(fairseq_generate(run))
     shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
     assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)

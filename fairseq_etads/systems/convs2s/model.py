@@ -206,9 +206,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare like fairseq's method, but without products for a fixed number of beams: documents are not repeated
-        here.
-        """
+        """Prepare like fairseq's method, but without products for a fixed beam: documents are not repeated here."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

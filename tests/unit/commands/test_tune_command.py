@@ -304,9 +304,7 @@ class Killed(BaseException):
 
 
 def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
-    """The command is killed before each step. The folder has the old or the new defaults, and writing again completes
-    it.
-    """
+    """After a kill before any step, the folder has the old or the new defaults, and writing again completes it."""
     left = 0  # number of steps until the kill
 
     def counted(step):

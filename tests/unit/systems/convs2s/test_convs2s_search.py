@@ -160,9 +160,7 @@ def test_references_are_scored():
 @pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
 @pytest.mark.parametrize("kind", ["plain", "soft", "tied"])
 def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
-    """This holds after a step of training, which leaves computed weights with a gradient history, and after another
-    step.
-    """
+    """This holds after each step of training, which leaves computed weights with a gradient history."""
     task, prefix = conv_task(), torch.tensor([[5, 6, 9, 10], [30, 4, 5, 30]])
     model, sample = conv(kind, task, sharp=False), sample_of(DOCUMENTS[:2])
     task.cfg.infer_dtype = dtype

@@ -80,9 +80,7 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
 def test_the_baseline_changes_nothing(pointer):
-    """Over all words that can be drawn, sum p grad log p = 0. So a constant subtracted from every reward changes
-    nothing.
-    """
+    """Over all words that can be drawn, sum p grad log p = 0. So subtracting a constant changes nothing."""
     model, ours = build(pointer, task=make_task(), rl_max_len=1)
     words = [word for word in range(len(ours.dictionary)) if word not in ([PAD, UNK] if pointer == "soft" else [PAD])]
     sample = make_sample([[8, 9, 5]] * len(words), [[5]] * len(words))
