@@ -76,7 +76,7 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Make the dictionaries and run fairseq-preprocess, in a process of its own with its output in a file."""
+    """Make the dictionaries and run fairseq-preprocess in a separate process, with its output in a file."""
     multiprocessing.set_start_method("fork", force=True)  # by default, fairseq's workers would use forkserver
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:

@@ -43,7 +43,7 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that needs the plugin in a process of its own; its exceptions are raised here.
+    """Call a function that needs the plugin in a separate process; its exceptions are raised here.
 
     Args:
         function: function at the top level of a module, so that the process finds it.

@@ -27,7 +27,7 @@ SECONDS = ROOT / "tests" / "seconds.json"
 UNKNOWN = 3.0
 """Assumed seconds of a file that has not been measured."""
 FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
-"""Folder of a package -> its name."""
+"""Name of the package in each folder."""
 CORE = """
 attention/test_attention attention/test_recurrent_attention layers/test_pointer layers/test_aggregation
 vocabulary/test_batch_vocab vocabulary/test_candidates search/test_penalties search/test_blocking search/test_generation

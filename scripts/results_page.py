@@ -316,7 +316,7 @@ def shown_p(p: float) -> str:
 
 
 ANALYSED = {"words": "words", "copied": "copy rate", "new 2": "novel 2-grams", "rep. 2": "repeated 2-grams"}
-"""Head of a column -> the figure of ``etads-analyse``."""
+"""Figure of ``etads-analyse`` below each heading of a column."""
 
 
 OF_A_CORPUS = """\

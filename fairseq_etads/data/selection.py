@@ -145,7 +145,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the targets of documents (B, S) with these indices: (B, n, m), float32; 0 in missing rows and columns."""
+        """Collate the targets of documents (B, S) with these indices: (B, n, m), float32; missing ones are 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)

@@ -30,7 +30,7 @@ class WeightsFile:
 
     Args:
         shared: name of a weight that is tied to another one -> name under which that is stored.
-        advice: what the user can do about a damaged file, a sentence without its full stop.
+        advice: advice to the user about a damaged file, a sentence without its full stop.
 
     Attributes:
         shapes: name -> shape of each weight, tied ones too, from the head of the file.

@@ -170,7 +170,7 @@ class Settings:
         """One line with these settings and the versions of the software that computes the scores.
 
         Args:
-            references: how many references each hypothesis has.
+            references: number of references of each hypothesis.
         """
         mark = self.sentence_mark.encode("unicode_escape").decode("ascii")
         if self.split_sentences:
@@ -335,7 +335,7 @@ def make_report(
     """Make the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
 
     Args:
-        references: how many references each hypothesis has.
+        references: number of references of each hypothesis.
         bootstrap: resamples for the intervals; 0: no intervals.
         seed: seed of the resamples.
     """

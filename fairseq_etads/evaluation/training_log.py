@@ -35,8 +35,8 @@ class TrainingLog:
     the abandoned updates are dropped.
 
     Attributes:
-        figures: "loss", say -> TRAIN or the name of a validation set -> its values. Values that are not finite are left
-            out.
+        figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> its values. Values that
+            are not finite are left out.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Name -> value of the parts (name, separator, value) that hold a number."""
+    """Read the names and values of the parts (name, separator, value) that hold a number."""
     found = {}
     for name, _, value in parts:
         try:

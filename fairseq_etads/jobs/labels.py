@@ -54,7 +54,7 @@ class Labeller(NamedTuple):
     Attributes:
         pairs: the split.
         kind: "words", "match", "extract", "f1" or "distribution".
-        limit: how many tokens are read of a document.
+        limit: maximum number of tokens read per document.
         subwords: the data's kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: inverse document frequencies for "distribution", see
             :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.

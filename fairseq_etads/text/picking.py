@@ -57,7 +57,7 @@ class Picking:
         """Read and check a :data:`FILE`.
 
         Args:
-            advice: what to do if it is missing or damaged.
+            advice: advice to the user if the file is missing or damaged.
 
         Raises:
             InputError: it is missing or damaged.

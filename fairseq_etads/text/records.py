@@ -375,7 +375,7 @@ def write_documents(args: argparse.Namespace) -> None:
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Write the files; returns the numbers of documents and of bad ones, and whether an empty line is between others."""
+    """Write the files; returns the numbers of documents and of bad ones, and whether empty lines separate others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:

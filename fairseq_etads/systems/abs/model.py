@@ -170,7 +170,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
     @staticmethod
     def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """Compute π (N, T, M), at least float32, of queries (N, T, D) and keys (B, M, D); ``padding`` is (B, M) bool."""
+        """Compute π (N, T, M), at least float32, of queries (N, T, D), keys (B, M, D) and a mask of padding (B, M)."""
         scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)

@@ -139,7 +139,7 @@ def drawn(monkeypatch):
 
 
 def panels_of(figure):
-    """Title -> label of a line -> its points."""
+    """Collect the points of each line by the title of the panel and the label of the line."""
     return {
         axes.get_title(): {line.get_label(): list(zip(*line.get_data())) for line in axes.get_lines()}
         for axes in figure.axes

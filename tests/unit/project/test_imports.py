@@ -61,7 +61,7 @@ def imports(path, name, files=()):
 
 
 def modules(root, package):
-    """Name -> file of every module of a package."""
+    """Find the file of every module of a package, by name."""
     found = {}
     for path in sorted(root.rglob("*.py")):
         parts = [package, *path.relative_to(root).with_suffix("").parts]
@@ -71,7 +71,7 @@ def modules(root, package):
 
 @pytest.fixture(scope="module")
 def graph():
-    """Module -> the modules of this project that it imports."""
+    """Find the modules of this project that each module imports."""
     files = {**modules(PACKAGE, "fairseq_etads"), **modules(preprocess(), "etads_preprocess")}
     return {
         name: {other for other in imports(path, name, files) if other in files} - {name} for name, path in files.items()

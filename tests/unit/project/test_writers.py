@@ -1,4 +1,4 @@
-"""Every file is written through platform/outputs.py; a writer of its own must say here why it needs one."""
+"""Every file is written through platform/outputs.py; a file with a separate writer must say here why it needs one."""
 
 import ast
 from pathlib import Path

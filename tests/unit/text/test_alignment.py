@@ -13,7 +13,7 @@ TOKENIZERS = {kind: TextTokenizer(TextConfig(text_words=kind)) for kind in WORD_
 
 
 def aligned(text, kind="moses"):
-    """Token -> the characters it is said to come from, in pairs."""
+    """Pair each token with the characters that it is said to come from."""
     tokens = TOKENIZERS[kind].encode(one_line(text)).split()
     spans = align(text, [spelling(token, kind, None) for token in tokens])
     return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]

@@ -31,7 +31,7 @@ def records(numbers, template="Document {}. It has words."):
 
 
 def split_of(out):
-    """Document -> split."""
+    """Map each document to its split."""
     return {line: split for split in SPLITS for line in lines(out / f"{split}.source")}
 
 

@@ -259,7 +259,7 @@ def test_the_large_vocabulary_trick_is_refused():
 
 
 def test_it_learns_what_the_reward_asks_for(monkeypatch):
-    """The judge wants words of the document: in place of the reference's these become likelier than others.
+    """The judge prefers words of the document: in place of the reference's, these become more probable than others.
 
     With weights exp(r/τ) / exp(-e/τ) they are to be exp(1/τ) times as likely, here 7.4.
     """
