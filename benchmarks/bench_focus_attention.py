@@ -95,7 +95,7 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def simulated_errors(length, scope, heads=4, width=64):
-    """Largest error of each form's output with split TF32 products, like :func:`errors`."""
+    """Measure the largest error of each form's output with split TF32 products, like :func:`errors`."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length

@@ -278,7 +278,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     """Delete the corpus that --force replaces, with splits, references and tags that the new one may lack.
 
     Raises:
-        InputError: one of its files is an input of the new one.
+        InputError: a file of the old corpus is an input of the new one.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}

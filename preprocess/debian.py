@@ -76,7 +76,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
     """Tell whether ``out`` holds the corpus of the inputs and options in ``wanted``, with its checksums.
 
     Raises:
-        InputError: it holds another corpus, and ``force`` is false.
+        InputError: ``out`` holds another corpus, and ``force`` is false.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:

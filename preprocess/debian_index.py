@@ -25,7 +25,7 @@ def read_index(path: Path) -> bytes:
     """Read a plain, .gz, .xz, .bz2 or .lz4 file, decompressed.
 
     Raises:
-        InputError: it cannot be read, or is damaged.
+        InputError: the file cannot be read, or is damaged.
     """
     with open_binary(path) as file:
         data = file.read()

@@ -229,7 +229,7 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
     """Find the files that the settings need, by factor: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it exists.
 
     Raises:
-        InputError: one is missing.
+        InputError: a file is missing.
     """
     names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
     files = {name: text / f"{split}.source.{name}" for name in names}

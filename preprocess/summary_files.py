@@ -28,7 +28,7 @@ def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
     """List the summaries of all documents, from number 0.
 
     Raises:
-        InputError: one is missing.
+        InputError: a summary is missing.
     """
     if sorted(found) != list(range(documents)):
         raise InputError(f"{documents:,} documents but {len(found):,} summaries; see {log}")

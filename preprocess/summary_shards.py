@@ -42,7 +42,7 @@ def read_share(path: Path) -> Iterator[Any]:
     """Read a shard: first its inputs, then (number of the document, summary) by number.
 
     Raises:
-        InputError: it is damaged.
+        InputError: the shard is damaged.
     """
     try:
         records = map(json.loads, read_lines(path))

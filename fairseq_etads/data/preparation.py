@@ -130,7 +130,7 @@ class Settings:
         """Restore the settings that :meth:`record` wrote.
 
         Raises:
-            ValueError: it is not such a record; the message names the wrong name or value.
+            ValueError: the record has another form; the message names the wrong name or value.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not an object")

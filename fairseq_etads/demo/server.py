@@ -200,7 +200,7 @@ async def _body(request: Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        BadRequestError: it is too large.
+        BadRequestError: the body is too large.
     """
     body, size = bytearray(), 0
     async for part in request.stream():
@@ -219,7 +219,7 @@ def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
     """Parse a request's document and options.
 
     Raises:
-        BadRequestError: it is invalid.
+        BadRequestError: the request is invalid.
     """
     try:
         asked = json.loads(body)

@@ -60,7 +60,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
     """Read a file of :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: it is damaged, or not such a file.
+        InputError: the file is damaged, or has other contents.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))

@@ -68,7 +68,7 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
     """The directory of the script and its data.
 
     Raises:
-        ValueError: there is none; the message says what to install.
+        ValueError: the script is not installed; the message says what to install.
     """
     tried = []
     for name, home in _homes(rouge_home):

@@ -74,7 +74,7 @@ class Explainer:
         """Parse a given summary as the model would write it.
 
         Raises:
-            InputError: it has no words, or more than the model has positions for.
+            InputError: the summary has no words, or more words than the model has positions.
         """
         texts = self._texts
         tokens = texts.summary_tokens(summary)

@@ -80,8 +80,8 @@ class Summarizer:
             device: name of a device such as "cpu" or "cuda:0"; None: the GPU if there is one.
 
         Raises:
-            InputError: it is not a model folder, is damaged, or was made by a later version; the message says what to
-                do.
+            InputError: the folder is not a model folder, is damaged, or was made by a later version; the message says
+                what to do.
         """
         return cls(find_folder(folder), device)
 

@@ -23,7 +23,7 @@ def parse_delimiter(text: str) -> str:
     """The character that --delimiter names; "tab" and "\\\\t" mean the tabulator. Empty if the option is not given.
 
     Raises:
-        InputError: it cannot separate cells.
+        InputError: this character cannot separate cells.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):

@@ -60,7 +60,7 @@ class Picking:
             advice: advice to the user if the file is missing or damaged.
 
         Raises:
-            InputError: it is missing or damaged.
+            InputError: the file is missing or damaged.
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

@@ -119,7 +119,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
         text: the format of text files.
 
     Raises:
-        InputError: they have several formats.
+        InputError: the inputs have several formats.
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:

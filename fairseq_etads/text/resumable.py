@@ -116,7 +116,7 @@ class ResumableLines:
         """Progress of the previous run, first to last; empty if there was none.
 
         Raises:
-            InputError: it had other settings.
+            InputError: the previous run had other settings.
         """
         try:
             found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]

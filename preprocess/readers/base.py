@@ -83,7 +83,7 @@ class Reader:
         """Convert an item to a document.
 
         Raises:
-            BadDocument: it cannot be read, or does not belong to the corpus.
+            BadDocument: the item cannot be read, or does not belong to the corpus.
         """
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
     """Return the path after a check that it is a file (or a directory).
 
     Raises:
-        InputError: it is not; the message names ``option``.
+        InputError: there is no such file or directory; the message names ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'directory' if directory else 'file'}")

@@ -133,7 +133,7 @@ def further_references(folders: List[Path]) -> List[Path]:
     """The files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
-        InputError: one is missing, and a later one is there.
+        InputError: a file is missing, but a file with a later number exists.
     """
     numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]

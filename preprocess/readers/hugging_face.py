@@ -57,7 +57,7 @@ piece is split by --split."""
         """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
 
         Raises:
-            InputError: it has no such splits, or --split is given for a set that has several.
+            InputError: the data set has no such splits, or --split is given for a set that has several.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
@@ -126,7 +126,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     """Load a datasets.Dataset or DatasetDict; nothing is downloaded.
 
     Raises:
-        InputError: it is not there or damaged, or datasets is missing.
+        InputError: the data set is missing or damaged, or the package datasets is missing.
     """
     os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     try:

@@ -115,7 +115,7 @@ def beginning(text: str) -> List[str]:
     """First sentences of an article with at most MAX_SOURCE_WORDS words together, without headings.
 
     Raises:
-        Unfit: they have fewer than MIN_SOURCE_WORDS.
+        Unfit: the sentences have fewer than MIN_SOURCE_WORDS words.
     """
     out: List[str] = []
     words = 0

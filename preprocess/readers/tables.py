@@ -146,7 +146,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
 
         Raises:
-            InputError: none does; the message is about the delimiter that yields the most columns.
+            InputError: the header has them with no delimiter; the message is about the delimiter that yields the most
+                columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -281,7 +282,7 @@ def _pieces(value: Any, what: str) -> List[str]:
     """Sentences of a list or lines of a text, without blank ones; ``what`` names the value in messages.
 
     Raises:
-        BadDocument: it is neither.
+        BadDocument: the value is neither a text nor a list of texts.
     """
     if value is None:
         return []

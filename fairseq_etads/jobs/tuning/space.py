@@ -76,7 +76,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
 
     Raises:
-        InputError: it has another form, or the option cannot have such a value.
+        InputError: the text has another form, or the option cannot have such a value.
     """
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")

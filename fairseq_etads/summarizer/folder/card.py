@@ -68,7 +68,7 @@ def read_scores(path: Path) -> Any:
     """Read the report of ``etads-rouge --json``.
 
     Raises:
-        InputError: it is not such a report.
+        InputError: the file is not such a report.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))

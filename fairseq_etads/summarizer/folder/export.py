@@ -269,7 +269,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
     """Load the written folder, and compare the weights.
 
     Raises:
-        InputError: it differs, or cannot be loaded.
+        InputError: the folder cannot be loaded, or its weights differ.
     """
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():

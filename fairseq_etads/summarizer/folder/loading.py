@@ -63,7 +63,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         is_extractor: whether it is the folder of an extractor, inside a summariser's.
 
     Raises:
-        InputError: it is not a model folder, is damaged or incomplete, or was made by a later version.
+        InputError: the folder is not a model folder, is damaged or incomplete, or was made by a later version.
     """
     config = read_config(folder)
     _verify(folder, config)

@@ -69,7 +69,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
     "release" stands for the released weights and features, "release:" before numbers for the released features.
 
     Raises:
-        ValueError: it is not five numbers, or the weight of log p is not above 0.
+        ValueError: the text is not five numbers, or the weight of log p is not above 0.
     """
     if given is None or len(given) == 0:
         return ()

@@ -68,7 +68,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
     """Parse ``--decoder-attention``: True, or one bool per decoder layer that says whether it attends to the document.
 
     Raises:
-        ValueError: it is neither, or no layer attends.
+        ValueError: the text is neither of these, or no layer attends to the document.
     """
     try:
         value = ast.literal_eval(str(text).strip())

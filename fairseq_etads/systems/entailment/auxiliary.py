@@ -73,7 +73,7 @@ def training_files(folder: Path) -> List[Path]:
     """Files of training pairs in a folder: names with "train" that end in .tsv or .jsonl, compressed or not.
 
     Raises:
-        InputError: there is none.
+        InputError: the folder has no such file.
     """
     found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
     if not found:

@@ -100,7 +100,7 @@ class EntailmentScorer:
         """Load the model of a folder that ``etads-nli train`` made, on the CPU, frozen. No code of the folder is run.
 
         Raises:
-            InputError: it is not such a folder, is damaged or incomplete, or was made by a later version.
+            InputError: the folder has no such model, is damaged or incomplete, or was made by a later version.
         """
         folder = Path(path)
         config, words = _checked_config(folder)

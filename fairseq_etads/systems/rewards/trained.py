@@ -60,7 +60,7 @@ class Tagger:
         task: the training's task; the tagger must have the same dictionary.
 
     Raises:
-        ValueError: it is not such a checkpoint, or was trained with another dictionary.
+        ValueError: the file is not such a checkpoint, or the tagger was trained with another dictionary.
     """
 
     def __init__(self, path: str, task: Any):
