@@ -260,10 +260,10 @@ class _Given:
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     """Options of the model, without options that have no effect or exclude the given ones."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    found = []
+    # The widths of the decoder follow those of the encoder, also where the user gives them.
+    found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
-        found += [f"--{side}-layers", layers, f"--{side}-embed-dim", width, f"--{side}-attention-heads", heads]
-        found += [f"--{side}-ffn-embed-dim", str(4 * size.width), f"--no-{side}-learned-pos"]
+        found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
     pointer = given.text("--pointer", "soft" if data.one_dictionary else "none")
     found += ["--pointer", pointer]
     if pointer != "none":
@@ -316,10 +316,10 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
         pairs: number of pairs in a batch.
         known: size of the vocabulary.
     """
-    total = 0.0
+    total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", size.width)
-        wide = given.number(f"--{side}-ffn-embed-dim", 4 * size.width)
+        width = given.number(f"--{side}-embed-dim", width)  # the decoder's follow the encoder's
+        wide = given.number(f"--{side}-ffn-embed-dim", wide)
         layers = given.number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
         attended = read[0] + (read[1] if side == "decoder" else 0)

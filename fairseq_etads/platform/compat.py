@@ -388,7 +388,7 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def step_once(self: Any) -> Any:
-        states = self.scaler._per_optimizer_states
+        states = getattr(self.scaler, "_per_optimizer_states", {})  # without a GPU, fairseq's scaler has none
         if id(self.optimizer) in states:
             states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
         return step(self)

@@ -137,8 +137,8 @@ def weights(save):
     return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
 
 
-def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one_with_the_plain_one(corpus, tmp_path):
-    """With several processes, gradients are dense, so every row moves. One process accumulates the batches of two."""
+def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one(corpus, tmp_path):
+    """With several processes, gradients are dense, but rows with a gradient of 0 do not move, as with one process."""
     arch, options = "words_lvt2k", ["--large-vocabulary-trick", "20", "--lr", "0.01", "--max-update", "8"]
     options += ["--disable-validation"]
 
@@ -147,11 +147,11 @@ def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one_with_the_plain_
 
     logs = by_two_workers(train, tmp_path / "two", "--optimizer", "lazy_adam")
     assert "as rank 1" in logs[1], "there were no two workers"
-    train(tmp_path / "one", "--optimizer", "adam", "--update-freq", "2")
-    train(tmp_path / "lazy", "--optimizer", "lazy_adam", "--update-freq", "2")
-    two, one, lazy = (weights(tmp_path / name) for name in ("two", "one", "lazy"))
+    train(tmp_path / "one", "--optimizer", "lazy_adam", "--update-freq", "2")
+    train(tmp_path / "plain", "--optimizer", "adam", "--update-freq", "2")
+    two, one, plain = (weights(tmp_path / name) for name in ("two", "one", "plain"))
     torch.testing.assert_close(two, one, atol=1e-4, rtol=1e-3)
-    assert any(not torch.allclose(lazy[name], value, atol=1e-3) for name, value in one.items()), "nothing is shown"
+    assert any(not torch.allclose(plain[name], value, atol=1e-3) for name, value in one.items()), "nothing is shown"
 
 
 def test_half_precision_learns_with_a_lazy_optimiser(corpus, tmp_path):
