@@ -260,7 +260,7 @@ class _Given:
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     """Options of the model, without options that have no effect or exclude the given ones."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    # The widths of the decoder follow those of the encoder, also where the user gives them.
+    # The widths of the decoder follow the widths of the encoder, even if the user gives them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
@@ -318,7 +318,7 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", width)  # the decoder's follow the encoder's
+        width = given.number(f"--{side}-embed-dim", width)  # the decoder's width follows the encoder's
         wide = given.number(f"--{side}-ffn-embed-dim", wide)
         layers = given.number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
