@@ -39,7 +39,7 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all steps; the query is half of the context, so that a step depends on the one before."""
+    """Run all steps; the query is half of the context, so that each step depends on the previous one."""
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):
@@ -49,13 +49,13 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Name -> median seconds of a function that returns something to differentiate."""
+    """Measure the median seconds of each named function, which returns something to differentiate."""
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():
             started = time.perf_counter()
             form().backward()
-            if run:  # the first is a warm-up
+            if run:  # the first run is a warm-up
                 seconds[name].append(time.perf_counter() - started)
     return {name: round(statistics.median(values), 3) for name, values in seconds.items()}
 

@@ -51,7 +51,7 @@ FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": 
 
 
 def times(batch, heads, length, width, runs):
-    """Seconds of each run of each form; the forms alternate."""
+    """Measure the seconds of each run of each form; the forms alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
     inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
@@ -61,13 +61,13 @@ def times(batch, heads, length, width, runs):
         for name, form in FORMS.items():
             started = time.perf_counter()
             form(*inputs).sum().backward()
-            if run:  # the first is a warm-up
+            if run:  # the first run is a warm-up
                 seconds[name].append(time.perf_counter() - started)
     return seconds
 
 
 def errors(length, scope, heads=8, width=64):
-    """Form -> largest error of the output against float64, for scopes between ``scope`` and twice that."""
+    """Measure each form's largest error of the output against float64, for scopes from ``scope`` to twice that."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -95,7 +95,7 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def simulated_errors(length, scope, heads=4, width=64):
-    """Largest error of each form's output with split TF32 products, like :func:`errors`."""
+    """Measure the largest error of each form's output with split TF32 products, like :func:`errors`."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length

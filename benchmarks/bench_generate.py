@@ -75,7 +75,7 @@ SumPubMed, and 4,700 words on the lists of 8 documents together (3,370 there, be
 
 
 def with_fairseq(args, dictionary):
-    """fairseq's transformer, prepared and called as in ``fairseq-generate``."""
+    """Make fairseq's transformer, prepared and called as in ``fairseq-generate``."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -123,7 +123,7 @@ def generator_of(system, args, dictionary):
 
 
 def with_etads(generator, args):
-    """This project's search."""
+    """Make this project's search."""
 
     def run(source, limit=None):
         longest = limit or args.words
@@ -171,7 +171,7 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """A batch of documents (B, S) as a dataset makes it."""
+    """Collate documents (B, S) to a batch in the form that a dataset makes."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
@@ -206,7 +206,7 @@ class System(Peer):
         self.about = self.told()
 
     def seconds(self, count, at_once):
-        """Time of the first ``count`` documents, ``at_once`` in a batch."""
+        """Measure the time of the first ``count`` documents, in batches of ``at_once``."""
         return self.ask([count, at_once])
 
 
@@ -231,7 +231,7 @@ def describe(system, run, source, args):
     """Describe a system except for its speed; its first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
-    if not system.startswith("ctranslate2"):  # it has no profile that torch can read
+    if not system.startswith("ctranslate2"):  # CTranslate2 has no profile that torch can read
         about["operations"] = operations(run, source, args.vocabulary)
         if system == "fairseq":
             check_as_commanded(about["operations"])
@@ -261,7 +261,7 @@ def operations(run, source, vocabulary):
     ]
     longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
     most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
-    if longest is None:  # its own kernel multiplies, a part of the vocabulary at a time
+    if longest is None:  # this project's kernel multiplies, a part of the vocabulary at a time
         return {"most time": most_time}
     product = {
         "operation": longest.key,
@@ -272,7 +272,7 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise if fairseq's product with the vocabulary is a batched one, as it never is in ``fairseq-generate``."""
+    """Raise if fairseq's product with the vocabulary is batched, which never happens in ``fairseq-generate``."""
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
@@ -281,7 +281,7 @@ def check_as_commanded(profiled):
 def peak_memory(run, source):
     """Megabytes of a process that has loaded one system: before its first search, and the peak in that search."""
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, so that loading does not count
+    Path("/proc/self/clear_refs").write_text("5")  # this resets the peak, so that loading does not count
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 

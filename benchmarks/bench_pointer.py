@@ -71,10 +71,10 @@ def make_sample(size, tail):
     source = torch.randint(4, size.vocabulary, shape, generator=generator)
     rare = torch.randint(size.vocabulary, size.vocabulary + tail, shape, generator=generator)
     source = torch.where(torch.rand(shape, generator=generator) < 1 / 12, rare, source)
-    source[-1, size.source * 7 // 8 :] = 1  # padding, as in real batches
+    source[-1, size.source * 7 // 8 :] = 1  # real batches have padding, too
     target = torch.randint(4, size.vocabulary, (size.documents, size.target), generator=generator)
     copied = target[:, ::10].shape[1]
-    target[:, ::10] = source[:, 10 : 10 + copied]  # some of it is copied
+    target[:, ::10] = source[:, 10 : 10 + copied]  # some words are copied
     previous = target.roll(1, 1)
     net_input = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": previous}
     return {"id": torch.arange(size.documents), "net_input": net_input, "target": target, "ntokens": target.numel()}

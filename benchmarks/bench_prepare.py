@@ -121,7 +121,7 @@ def processor_time(folder, count):
     read_seconds = time.process_time() - started
     tokenise(folder / "one", folder / "one-tokens", 1)
     both = time.process_time() - started
-    total = count + 200  # with valid and test
+    total = count + 200  # the sum includes valid and test
     return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
 
 

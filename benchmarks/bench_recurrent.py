@@ -37,7 +37,7 @@ def make_sample(vocabulary, generator):
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)
-        return (4 + vocabulary**share).long().clamp(max=vocabulary - 1)  # density 1/rank
+        return (4 + vocabulary**share).long().clamp(max=vocabulary - 1)  # the density is 1/rank
 
     source, target = words(50, 35), words(50, 10)
     target[:, ::2] = source[:, :5]

@@ -35,7 +35,7 @@ PARTS = {
     "gains": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
-"""Methods of the criterion -> their names in the report."""
+"""Names in the report of the criterion's methods."""
 
 
 def trainer(step, args):
@@ -45,7 +45,7 @@ def trainer(step, args):
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # so that both models keep their weights
+        cfg.optimization.lr = [1e-6]  # a tiny rate hardly changes the weights of both models
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}

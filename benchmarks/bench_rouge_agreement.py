@@ -30,7 +30,7 @@ $/ = "\n"; while (<STDIN>) { chomp; print stem($_), "\n" }"""
 
 
 def perl_stems(words, home):
-    """Stems by the stemmer inside ROUGE-1.5.5.pl; none if it cannot be extracted from the script."""
+    """Stem words by the stemmer inside ROUGE-1.5.5.pl; empty if it cannot be extracted from the script."""
     done = subprocess.run(
         ["perl", "-e", STEM, str(home / "ROUGE-1.5.5.pl")],
         input="".join(f"{w}\n" for w in words),
@@ -86,7 +86,7 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # characters outside ASCII with an ASCII lower case: Python makes words of them and Perl does not
+    # Some characters outside ASCII have an ASCII lower case. Python makes words of them and Perl does not.
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))

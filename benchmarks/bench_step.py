@@ -45,16 +45,17 @@ class PartClock:
     """Times of parts of a decoder, each without the parts inside it.
 
     Attributes:
-        seconds: part -> all of its time so far.
+        seconds: total time of each part so far.
     """
 
     def __init__(self, decoder):
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._running = []  # [start, seconds of parts inside], innermost last
+        self._running = []  # lists of start and seconds of parts inside; the innermost is last
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words
-        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)  # for a shortlist, made for each batch
+        # A shortlist's projection is made for each batch.
+        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
                 self._time(module, DECODER)
@@ -80,7 +81,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """Milliseconds of a step for each number of documents and each part, the median of the runs."""
+    """Measure the median milliseconds of a step for each number of documents and each part."""
     dictionary = bench_generate.numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -96,7 +97,7 @@ def parts_of_a_step(system, args):
 
     result = {}
     for count in (args.documents, 1):
-        seconds(FEW, count)  # warms up
+        seconds(FEW, count)  # a warm-up
         steps = []
         for _ in range(args.runs):
             few, many = seconds(FEW, count), seconds(MANY, count)

@@ -60,7 +60,7 @@ def batches(data, checkpoint, documents):
 def measure(model, dictionary, samples, **options):
     """Best scores by document, and the work done for them."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
-    generator.generate(None, samples[0])  # packs the weights
+    generator.generate(None, samples[0])  # this first search packs the weights
     steps = hypotheses = 0
     plain = Ensemble.step
 

@@ -78,7 +78,7 @@ def main():
     seconds = dict.fromkeys(generators, 0.0)
     summaries = {system: [] for system in generators}
     for generator in generators.values():
-        generator.generate(None, samples[0])  # packs the weights
+        generator.generate(None, samples[0])  # this first search packs the weights
     for sample in samples:
         took, found = {system: [] for system in generators}, {}
         for _ in range(args.runs):

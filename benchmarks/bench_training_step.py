@@ -54,7 +54,7 @@ COMMON = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
     *("--dropout", "0.2", "--max-tokens", "4096", "--cpu", "--max-update", "1000"),
 ]
-OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have the sizes of their papers
+OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have their papers' sizes
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
@@ -81,7 +81,7 @@ def trainer(system, length, summary, args):
         command += ["--max-source-positions", str(length + 1), "--max-target-positions", str(summary + 1)]
     command += args.option
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
-    command += more  # last, so that a system can override the optimiser
+    command += more  # these options come last, so that a system can override the optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
     dictionary = numbered_dictionary(args.vocabulary)
@@ -154,7 +154,8 @@ def measure(length, args, arguments):
                 )
                 for system in group
             ]
-            turns = [[peer.ask("step") for peer in peers] for _ in range(args.runs + 1)][1:]  # warm-up
+            # The first round is a warm-up.
+            turns = [[peer.ask("step") for peer in peers] for _ in range(args.runs + 1)][1:]
         for number, system in enumerate(group):
             if system in report["systems"]:
                 continue
@@ -212,7 +213,8 @@ def main(arguments=None):
     args.output.parent.mkdir(parents=True, exist_ok=True)
     for length in args.lengths:
         report["lengths"][str(length)] = measure(length, args, arguments)
-        args.output.write_text(json.dumps(report, indent=2) + "\n")  # long lengths take long
+        # Saved after each length, because long documents take long.
+        args.output.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end 
 
 
 def heading(report):
-    """The processor, and the instructions that were used."""
+    """Name the processor and the instructions that were used."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
     return f"{machine['cpu']} ({used})"

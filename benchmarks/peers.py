@@ -9,7 +9,8 @@ class Peer:
     """A Python script in another process that answers each line of JSON with one.
 
     Args:
-        script, *arguments: for Python. options: of ``subprocess.Popen``.
+        script, *arguments: the script for Python, and its arguments.
+        options: options of ``subprocess.Popen``.
     """
 
     def __init__(self, script, *arguments, **options):

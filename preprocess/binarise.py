@@ -42,10 +42,11 @@ def binarise(
     The dictionary also has the words (or subwords) of documents that are not learned, so that pointers can copy them.
 
     Args:
-        out: holds tokens/. text: raw text and tags, for factors.
+        out: folder that holds tokens/.
+        text: folder with the raw text, and with tags for factors.
         like: a prepared directory from which dictionaries are taken, or None.
-        read: watches the files that are read, and lists the files that are made next to OUT/bin.
-        dictionary: its words are the known ones; None: the words of the training text are.
+        read: checksums that watch the files that are read, and list the files that are made next to OUT/bin.
+        dictionary: dictionary of the known words; None: the words of the training text are known.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
@@ -75,8 +76,8 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Make the dictionaries and run fairseq-preprocess, in a process of its own with its output in a file."""
-    multiprocessing.set_start_method("fork", force=True)  # fairseq's workers would use forkserver by default
+    """Make the dictionaries and run fairseq-preprocess in a separate process, with its output in a file."""
+    multiprocessing.set_start_method("fork", force=True)  # by default, fairseq's workers would use forkserver
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
         arguments += _extended_dictionaries(out, like, splits)
@@ -102,7 +103,7 @@ def _new_dictionaries(
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # documents keep the tail, because their words can replace an <unk> that the model writes; summaries have no
+        # Documents keep the tail, because their words can replace an <unk> that the model writes. Summaries have no
         # tail
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
@@ -132,7 +133,8 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    growing = [source, target] if source.symbols == target.symbols else [source]  # the same words have the same ids
+    # Dictionaries with the same words keep the same ids.
+    growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):
         for dictionary in growing if not is_padding_word(word) else ():

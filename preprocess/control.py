@@ -71,7 +71,7 @@ class LengthBins(NamedTuple):
         end of an equal bin. If two bins would end with the same length, they become one.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # number of summaries up to each length
+        ends, total = [], 0  # cumulative number of summaries by length
         for _, count in counts:
             total += count
             ends.append(total)
@@ -103,8 +103,8 @@ class Control(NamedTuple):
     """The control words in use.
 
     Attributes:
-        bins: of lengths; None: documents get no word for a length.
-        origins: name -> number of training documents; None: no word.
+        bins: bins of lengths; None: documents get no word for a length.
+        origins: number of training documents by origin; None: documents get no word for an origin.
     """
 
     bins: Optional[LengthBins]
@@ -216,7 +216,7 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """Write a split with control words, and its summaries unchanged; returns the names of the files.
 
     Args:
-        length, origin: of all documents; 0 and "": the length and origin of each reference.
+        length, origin: length and origin that all documents ask for; 0 and "": the length and origin of each reference.
 
     Raises:
         InputError: files are missing or do not match, or the documents already have control words.

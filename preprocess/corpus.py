@@ -73,7 +73,7 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # a counter of its own: the reader's counts what happens while items are found, perhaps in this very process
+    # The copy gets a separate counter. The reader's counts what happens while items are found, perhaps in this process.
     _reader.counts = Counter()
 
 
@@ -137,7 +137,7 @@ class SplitWriter:
     """Writes the files of one split and counts what is written, changed and dropped.
 
     Args:
-        stack: closes the files, which then appear under their names.
+        stack: stack that closes the files, which then appear under their names.
         train_references: "first" or "all", as in --train-references.
         beside: names in BESIDE for which SPLIT.source.NAME is also written, as in --keep-NAME.
     """
@@ -173,7 +173,7 @@ class SplitWriter:
         if self.split != "train":
             self._write_line(made, made.targets)
             return
-        # a training pair has one summary
+        # A training pair has one summary.
         used = made.targets if self.uses_all_references else made.targets[:1]
         for target in used:
             self._write_line(made, [target])
@@ -235,13 +235,15 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        if shares is None or split == shares.splits[0]:  # all items are read for every split, but counted once
+        # All items are read for every split, but counted only once.
+        if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             nothing = shares.nothing_left(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
-    for number in itertools.count(len(writer.targets)):  # further references of an earlier corpus without a report
+    # These are further references of an earlier corpus without a report.
+    for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
             break
@@ -276,7 +278,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     """Delete the corpus that --force replaces, with splits, references and tags that the new one may lack.
 
     Raises:
-        InputError: one of its files is an input of the new one.
+        InputError: a file of the old corpus is an input of the new one.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
@@ -297,7 +299,7 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # an option that is off is equal to one that an earlier version did not have
+    # An option that is off counts as equal to an option that an earlier version did not have.
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -332,7 +334,7 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
     report.update(notes=reader.notes, splits={})
     report["splits"] = _finished_splits(out, report)
-    (out / NAME).unlink(missing_ok=True)  # exists only next to a finished corpus
+    (out / NAME).unlink(missing_ok=True)  # the file exists only next to a finished corpus
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and checksum(out / name) == files[name] for name in files):
@@ -360,7 +362,7 @@ def _given(options: Any) -> Dict[str, Any]:
     """The options that are not off or empty; none if a report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # 0 is a seed like others
+    # A seed of 0 is given like any other.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 

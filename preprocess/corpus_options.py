@@ -94,7 +94,8 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
-            fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
+            # Lines are found before they are decoded, so a line feed must be one byte.
+            fits = b"a\n".decode(args.fallback_encoding) == "a\n"
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
             raise InputError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None

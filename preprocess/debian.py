@@ -61,7 +61,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # the files that describe the others come first: they tell a second run what an interrupted one has left
+    # The files that describe the others come first. They tell a second run what an interrupted one has left.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -76,7 +76,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
     """Tell whether ``out`` holds the corpus of the inputs and options in ``wanted``, with its checksums.
 
     Raises:
-        InputError: it holds another corpus, and ``force`` is false.
+        InputError: ``out`` holds another corpus, and ``force`` is false.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -86,9 +86,9 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
         if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
-            return existing == OUTPUTS  # otherwise a run was interrupted
+            return existing == OUTPUTS  # if files are missing, a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is no report, or it is another program's
+        pass  # there is no report, or another program wrote it
     raise InputError(f"--out {out} holds another corpus, or a changed one: give another folder, or --force")
 
 
@@ -121,7 +121,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may be of another release than a file given
+    if options.translation:  # the lists may be of another release than the given file
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
@@ -142,7 +142,7 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
 
 
 def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
-    """Return split -> pairs, the groups that they come from, and the number of pairs dropped for each reason.
+    """Assign pairs to splits; returns them, their groups, and the number of pairs dropped for each reason.
 
     Raises:
         InputError: a split is empty, or a text is in two of them.
@@ -168,7 +168,8 @@ def build(options: argparse.Namespace) -> str:
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    report: Report = {  # checksums of the content, whatever its compression; folders do not matter
+    # Checksums are of the decompressed content; folders do not matter.
+    report: Report = {
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
     }

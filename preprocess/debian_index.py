@@ -25,7 +25,7 @@ def read_index(path: Path) -> bytes:
     """Read a plain, .gz, .xz, .bz2 or .lz4 file, decompressed.
 
     Raises:
-        InputError: it cannot be read, or is damaged.
+        InputError: the file cannot be read, or is damaged.
     """
     with open_binary(path) as file:
         data = file.read()
@@ -119,7 +119,7 @@ def join_lines(lines: Sequence[str]) -> str:
     An unindented marker counts only where an item can begin: elsewhere a dash may be part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # running text, then the list items that follow it
+    text = ""  # this is running text; the list items that follow it come next
     items: List[str] = []
 
     def finish() -> str:
@@ -132,7 +132,7 @@ def join_lines(lines: Sequence[str]) -> str:
             items.append(line[marker.end() :].strip())
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
-        elif items:  # running text again
+        elif items:  # after a list, running text continues
             out.append(finish())
             text, items = rest, []
         else:

@@ -30,10 +30,10 @@ UNIT_CHARS = 60
 """Minimum length, in characters, of a paragraph or sentence that may not be in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""Largest share of valid or test that one group may have, ..."""
+"""Largest share of valid or test that one group may have, unless it has at most HELD_OUT_MINIMUM pairs."""
 
 HELD_OUT_MINIMUM = 5
-"""... unless the group has at most this many pairs."""
+"""Number of pairs up to which a group may have a larger share than HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -154,7 +154,7 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
 
 
 def crossings(splits: Groups) -> List[str]:
-    """Find source packages and texts that are in more than one split; empty if the guarantee holds."""
+    """Find source packages and texts that are in more than one split; there are none if the guarantee holds."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})

@@ -22,7 +22,7 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        for _ in read_lines(path):  # finds invalid UTF-8; fairseq's own message would not say where it is
+        for _ in read_lines(path):  # this finds invalid UTF-8; fairseq's own message would not say where it is
             pass
         Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts
@@ -36,7 +36,7 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
         documents: further files; their words can be copied.
         size: number of words to learn, without the special symbols; -1 for all.
         jobs: number of processes.
-        tail: False leaves the copy tail out.
+        tail: whether to add the copy tail.
 
     Raises:
         InputError: a file is missing or not UTF-8.
@@ -76,15 +76,15 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """Build dictionaries of documents and summaries: the same words with the same ids, but a bound for each side.
+    """Build dictionaries of documents and summaries with the same ids for the same words, but with different bounds.
 
     Both list the most frequent words of summaries, then the most frequent other words of documents, then the copy tail.
     The second group has counts only in the documents' dictionary; for the summaries', it belongs to the tail. Each of
     the first two groups is padded so that it ends at a multiple of 8 entries.
 
     Args:
-        train: documents; the model learns their most frequent words.
-        summaries: the model learns to generate their most frequent words.
+        train: files of documents; the model learns their most frequent words.
+        summaries: files of summaries; the model learns to generate their most frequent words.
         documents: further files; their words can be copied.
         size: number of words to learn in all, without the special symbols; -1 for all.
         target_size: number of these that can be generated; they count as learned even if no document has them.

@@ -51,7 +51,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(_fairseq_options(settings, out))
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
-        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and exits
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason before it exits
         paths = " or ".join(str(out / name) for name in settings.needed_files)
         raise InputError(f"{paths} is damaged ({reason}); give another OUT or delete it") from None
 
@@ -80,8 +80,9 @@ def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out
     """Encode lines one by one; the result does not depend on the number of processes.
 
     Args:
-        destination: SPLIT.source or SPLIT.target. out: holds the subword model.
-        stage: TO_WORDS or TO_SUBWORDS.
+        destination: path of the new file SPLIT.source or SPLIT.target.
+        out: holds the subword model.
+        stage: stage of encoding, TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
     with writing(destination) as file:
@@ -107,7 +108,9 @@ def encode_all(
     """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``made``'s folder.
 
     Args:
-        out: holds the subword model. made: lists the new files. read: reads the lines of a file to encode.
+        out: holds the subword model.
+        made: checksums that list the new files.
+        read: function that reads the lines of a file to encode.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name

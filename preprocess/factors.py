@@ -100,7 +100,7 @@ class FactorValues:
     """Computation of the factors of a line's tokens; each process has its own instance.
 
     Args:
-        idf: the bin of each word of the training documents.
+        idf: bin of each word of the training documents.
 
     Raises:
         InputError: spaCy, its model or the subword model cannot be loaded.
@@ -109,7 +109,7 @@ class FactorValues:
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
-        # a tagger sees the words in their original case
+        # A tagger reads the words in their original case.
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
         self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
@@ -119,14 +119,14 @@ class FactorValues:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """For each factor, in the order of the settings, make a line with a value per token.
+        """Make a line with a value per token for each factor, in the order of the settings.
 
         Args:
             where: the place of the line, for messages.
             raw: the line of TEXT that the tokens come from.
-            tags: for each factor that is read from a file, its line there: a tag per word between white space, of
-                salience one per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased
-                and its digits were masked.
+            tags: the line of each factor that is read from a file: a tag per word between white space, of salience one
+                per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased and its digits
+                were masked.
 
         Raises:
             InputError: tags do not fit the words.
@@ -151,7 +151,7 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """By the names of TAGS, a tag for each of the words, which spaCy sees as the raw line spells them."""
+        """Tag the words, by the names of TAGS; spaCy reads them in the spelling of the raw line."""
         assert self.tagger is not None
         spelt = self._spell(words, raw)
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -226,10 +226,10 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Files that the settings need, by factor: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it exists.
+    """Find the files that the settings need, by factor: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it exists.
 
     Raises:
-        InputError: one is missing.
+        InputError: a file is missing.
     """
     names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
     files = {name: text / f"{split}.source.{name}" for name in names}
@@ -301,7 +301,7 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
     """Write the dictionary and the ids of a factor; raises InputError if their lengths differ from the documents'."""
-    multiprocessing.set_start_method("fork", force=True)  # see binarise.py
+    multiprocessing.set_start_method("fork", force=True)  # the reason is in binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary, indexed_dataset
 

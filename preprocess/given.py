@@ -21,8 +21,9 @@ class GivenFiles:
     """Paths of the files; None for files that were not given.
 
     Attributes:
-        encoder_json: numbers of GPT-2's pieces. vocab_bpe: its merges. dictionary: of fairseq, with these numbers as
-            words, in the order in which a pretrained model has them.
+        encoder_json: numbers of GPT-2's pieces.
+        vocab_bpe: the merges of the subwords.
+        dictionary: fairseq's dictionary with these numbers as words, in the order in which a pretrained model has them.
         model: merges of subword-nmt, or a model of SentencePiece.
     """
 

@@ -10,7 +10,7 @@ from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
-    """For each split, count the documents that are duplicates within it or that are also in an earlier split.
+    """Count the documents of each split that are duplicates within it or are also in an earlier split.
 
     Whole lines of TEXT/SPLIT.source are compared by 8 bytes of a hash; empty lines do not count. This takes 8 bytes of
     memory for each document. Among a million documents the probability of a single false match is 1 in 20 million.

@@ -141,8 +141,8 @@ def prepare(
     Args:
         like: a prepared directory from which settings, subword model and dictionaries are taken; ``text`` may then have
             only some of the splits.
-        given: subwords and a dictionary from elsewhere.
-        shard: make only this shard of the words (see :mod:`etads_preprocess.word_shards`).
+        given: files with subwords and a dictionary from elsewhere.
+        shard: the only shard of the words to make (see :mod:`etads_preprocess.word_shards`).
 
     Raises:
         InputError: the text, the options or an earlier output are wrong.
@@ -235,7 +235,8 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    flag: Any = {"action": "store_true", "default": None}  # None: not given (for --like)
+    # None means that the option is not given, which --like needs to know.
+    flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
     add(
@@ -327,7 +328,7 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # which has capitals, and no piece for marks
+    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and none is for marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},

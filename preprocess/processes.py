@@ -43,10 +43,10 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that needs the plugin in a process of its own; its exceptions are raised here.
+    """Call a function that needs the plugin in a separate process; its exceptions are raised here.
 
     Args:
-        function: defined at the top level of a module, so that the process finds it.
+        function: function at the top level of a module, so that the process finds it.
     """
     with _pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
@@ -86,9 +86,9 @@ def ordered_map(
     started; this one does the work.
 
     Args:
-        function: list of items -> list of results, one each. Like ``start``, it is defined at the top level of a
-            module, so that processes can find it.
-        start: called as ``start(*arguments)`` in every process that works, before its first items.
+        function: function from a list of items to the list of their results. Like ``start``, it is defined at the top
+            level of a module, so that processes can find it.
+        start: function called as ``start(*arguments)`` in every process that works, before its first items.
         preload: modules that ``function`` needs and that take seconds to import; processes share one import of them.
 
     Raises:
@@ -97,8 +97,8 @@ def ordered_map(
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
-    worthwhile = -(-small // CHUNK)  # chunks, rounded up
-    # this process does not need the plugin: the server imports it once, also for later calls of run_apart
+    worthwhile = -(-small // CHUNK)  # the number of chunks, rounded up
+    # This process does not need the plugin. The server imports it once, also for later calls of run_apart.
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

@@ -23,7 +23,7 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Part of file names: "2-of-4"."""
+        """Name of the shard in file names, such as "2-of-4"."""
         return f"{self.number}-of-{self.shares}"
 
     def siblings(self) -> List["Shard"]:
@@ -43,7 +43,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # skip the rest of a line that begins in an earlier shard
+                file.readline()  # this skips the rest of a line that begins in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

@@ -28,7 +28,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
-    # subword-nmt draws its progress bar wherever it runs
+    # subword-nmt would draw its progress bar even where there is no terminal.
     quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
     learnt = io.StringIO()
     with quiet:
@@ -69,7 +69,7 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
     """Make the merges of each word of WHOLE from left to right; "</w>" marks its end.
 
     Args:
-        end_is_apart: the mark is a symbol of its own, as in subword-nmt 0.1.
+        end_is_apart: whether the mark is a separate symbol, as in subword-nmt 0.1.
     """
     for word in WHOLE:
         letters = [*word, "</w>"] if end_is_apart else [*word[:-1], word[-1] + "</w>"]
@@ -90,13 +90,13 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """
     import sentencepiece
 
-    every = -(-sum(path.stat().st_size for path in text) // SENTENCEPIECE_BYTES)  # rounded up
+    every = -(-sum(path.stat().st_size for path in text) // SENTENCEPIECE_BYTES)  # the quotient is rounded up
     read: Dict[str, Any] = {"input": [str(path) for path in text]}
     if every > 1:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
         print(f"SentencePiece learns from one of {every} lines of the training text", file=sys.stderr)
-    learnt = io.BytesIO()  # SentencePiece itself does not notice when the disk is full
+    learnt = io.BytesIO()  # SentencePiece would not notice a full disk
     try:
         sentencepiece.SentencePieceTrainer.train(
             **read,
@@ -105,7 +105,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
             model_type=kind,
             character_coverage=0.9995,
             user_defined_symbols=[SENTENCE_MARK],
-            max_sentence_length=10_000_000,  # in bytes; at its default of 4,192 long documents would be left out
+            max_sentence_length=10_000_000,  # the default of 4,192 bytes would leave long documents out
             minloglevel=1,
         )
     except RuntimeError as error:

@@ -15,7 +15,7 @@ SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
 
 def best_summaries(log: Path) -> Dict[int, str]:
-    """Number of a document -> its best summary, from a log of fairseq."""
+    """Read the best summary of each document from a log of fairseq, by the document's number."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
         match = SUMMARY.match(line)
@@ -25,10 +25,10 @@ def best_summaries(log: Path) -> Dict[int, str]:
 
 
 def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
-    """The summaries of all documents, from number 0.
+    """List the summaries of all documents, from number 0.
 
     Raises:
-        InputError: one is missing.
+        InputError: a summary is missing.
     """
     if sorted(found) != list(range(documents)):
         raise InputError(f"{documents:,} documents but {len(found):,} summaries; see {log}")

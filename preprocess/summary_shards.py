@@ -42,7 +42,7 @@ def read_share(path: Path) -> Iterator[Any]:
     """Read a shard: first its inputs, then (number of the document, summary) by number.
 
     Raises:
-        InputError: it is damaged.
+        InputError: the shard is damaged.
     """
     try:
         records = map(json.loads, read_lines(path))
@@ -62,8 +62,8 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     """Write the best summaries in a log of fairseq as a shard.
 
     Args:
-        numbers: of documents, in the order in which fairseq read them; None: the log has the numbers themselves, and
-            says at its end how many there are.
+        numbers: numbers of documents, in the order in which fairseq read them; None: the log has the numbers
+            themselves, and says at its end how many there are.
 
     Raises:
         InputError: a summary is missing.

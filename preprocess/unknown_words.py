@@ -14,7 +14,8 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
     """Make the part of report.json about words; needs the plugin.
 
     Args:
-        out: the prepared directory, with tokens/ and bin/. wanted: by side, the number of words asked for.
+        out: the prepared directory, with tokens/ and bin/.
+        wanted: the requested number of words, by side.
 
     Returns:
         "known", the number of words (or subwords) that a model knows of each side, without special symbols; "asked";

@@ -42,7 +42,9 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
     """Join the shards into the files that are missing in OUT/``words``, if there are shards.
 
     Args:
-        record: content of prepare.json. words: name of the folder. made: lists the new files.
+        record: content of prepare.json.
+        words: name of the folder.
+        made: checksums that list the new files.
 
     Raises:
         InputError: shards are missing, damaged, or were made with other options or from other text.

@@ -40,7 +40,7 @@ class Means:
         self._counts[name] = self._counts[name] + counts
 
     def result(self) -> Dict[str, List[Any]]:
-        """Name -> means."""
+        """Return the means by the name of the figure."""
         return {name: rounded(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     overrides = {"data": str(args.prepared / "bin"), "init_from": None}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     task.load_dataset(args.subset)
-    utils.set_torch_seed(cfg.common.seed)  # as in fairseq-train before it builds the model
+    utils.set_torch_seed(cfg.common.seed)  # fairseq-train does the same before it builds the model
     before = task.build_model(cfg.model)
     figures = {"before": measure(before, task, args.subset, args.pairs)}
     figures["after"] = measure(models[0], task, args.subset, args.pairs)

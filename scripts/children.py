@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, List, Sequence
 
 SECONDS_BETWEEN_LOOKS = 0.5
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_PR_SET_PDEATHSIG = 1  # a constant of Linux's prctl
 
 
 def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
@@ -18,7 +18,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
     Args:
         held: file descriptors of locks. The command inherits them, so that a lock lasts as long as the command.
-        options: of ``subprocess.Popen``.
+        options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
     before: Any = None
@@ -27,7 +27,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
         def before() -> None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # the parent ended before the line above
+            if os.getppid() != parent:  # the parent may have ended before prctl was called
                 os._exit(128 + signal.SIGTERM)
 
     return subprocess.Popen(command, pass_fds=held, preexec_fn=before, **options)

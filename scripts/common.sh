@@ -4,7 +4,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
-# the plugin beside these scripts, which may be another than the one that is installed
+# The plugin next to these scripts is used, which may differ from the installed one.
 PLUGIN=fairseq_etads
 [ ! -f "$ROOT/fairseq_etads/__init__.py" ] || PLUGIN=$ROOT/fairseq_etads
 
@@ -17,12 +17,12 @@ say() {
     echo "== $*" >&2
 }
 
-# Ctrl-C ends a script, also if the command that runs takes it for something else
+# Ctrl-C ends a script even if the running command uses it for something else.
 trap 'exit 130' INT
-# a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
+# If a command fails silently, the script reports it. Status 2 means that the command has said why; above 128, a signal.
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
-# number_of_version: the one that fairseq_etads/version.py finds.
+# number_of_version: print the version that fairseq_etads/version.py finds.
 number_of_version() {
     python3 "$ROOT/fairseq_etads/version.py"
 }
@@ -50,7 +50,7 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
-# supervise COMMAND...: run it, and end it if this script is ended; bash by itself would leave it running.
+# supervise COMMAND...: run the command, and end it if this script is ended; bash by itself would leave it running.
 supervise() {
     "$@" <&0 &  # bash would give it no standard input
     local child=$! status=0
@@ -74,7 +74,7 @@ end_by() {
     exit $((128 + $(kill -l "$1")))
 }
 
-# say_processor_time: say how many seconds of processor time this script and all that it has started and ended took.
+# say_processor_time: print the seconds of processor time of this script and of all finished processes that it started.
 say_processor_time() {
     local file
     file=$(mktemp)
@@ -83,14 +83,14 @@ say_processor_time() {
     rm -f "$file"
 }
 
-# need_folder OPTION DIR: make DIR, the value of OPTION, or say why it cannot be written to.
+# need_folder OPTION DIR: make DIR, the value of OPTION, or report why it cannot be written to.
 need_folder() {
     [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
     mkdir -p "$2" 2>/dev/null || die "$1 $2: cannot be made; is a folder above it read-only, or a file?"
     [ -w "$2" ] || die "$1 $2: cannot be written to"
 }
 
-# Put the project's commands on PATH: those of the environment that is active, else those of VENV.
+# Put the project's commands on PATH: from the active environment, otherwise from VENV.
 use_environment() {
     if ! command -v etads-prepare >/dev/null; then
         [ -x "$VENV/bin/etads-prepare" ] || die "fairseq-etads is not installed; run scripts/install.sh"
@@ -118,7 +118,7 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # GPT-2's pieces are of raw text and as many as they are: no defaults of a corpus go with them, and none with --like
+    # GPT-2's pieces are fixed and made from raw text, so a corpus's defaults do not apply to them, nor with --like.
     case " ${prepare[*]-} " in
         *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
         *" --model "*) defaults=${defaults%--size *} ;;
@@ -179,7 +179,7 @@ once() {
     supervise python "$ROOT/scripts/once.py" "$@" || exit $?
 }
 
-# For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings from.
+# For train_small: from the 12,000 training pairs of the sample corpus, a model could not learn position embeddings.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
 # train_small STEPS [options of train.sh] [-- options of fairseq-train]: a model small enough for two cores, regularised
@@ -262,7 +262,7 @@ run_system() {
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 
-# every script has this option; what stands after -- is for another command
+# Every script has this option. Options after -- are for another command.
 for argument in "$@"; do
     case $argument in
         --) break ;;

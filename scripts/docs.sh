@@ -33,6 +33,6 @@ fi
 need_folder --out "$out"
 out=$(cd "$out" && pwd)  # mkdocs takes a relative one from the folder of its configuration
 cd "$ROOT"
-# not --quiet, which leaves strict nothing to count
+# The option --quiet is not used, because --strict would then count no warnings.
 supervise mkdocs build --strict --site-dir "$out"
 say "the site: $out/index.html"

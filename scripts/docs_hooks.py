@@ -30,11 +30,11 @@ _ROLE = re.compile(r":\w+:`~?\.*([\w.]+)`")
 _SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
 
 
-@event_priority(100)  # before mkdocstrings reads its paths
+@event_priority(100)  # this must run before mkdocstrings reads its paths
 def on_config(config):
     """Let griffe find both packages under their installed names."""
     folder = tempfile.TemporaryDirectory()
-    config.extra["packages"] = folder  # deleted together with the configuration
+    config.extra["packages"] = folder  # the folder is deleted together with the configuration
     for name, path in PACKAGES.items():
         os.symlink(path, Path(folder.name) / name)
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [folder.name]
@@ -62,7 +62,7 @@ def with_links(text: str, path: str) -> str:
     """Turn links to files of the repository in a page's text into links between pages of the site.
 
     Args:
-        path: of the page's file in the repository.
+        path: path of the page's file in the repository.
     """
 
     def of_site(match):
@@ -70,7 +70,8 @@ def with_links(text: str, path: str) -> str:
             return match[0]
         target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
         page = ELSEWHERE.get(target, target[len("docs/") :] if target.startswith("docs/") else None)
-        return match[0] if page is None else match[1] + page + match[3]  # MkDocs warns of files that are not pages
+        # MkDocs warns of links to files that are not pages.
+        return match[0] if page is None else match[1] + page + match[3]
 
     return _LINK.sub(of_site, text)
 
@@ -125,6 +126,6 @@ class Roles(griffe.Extension):
             target = obj.modules_collection[name if name.startswith(tuple(PACKAGES)) else obj.resolve(name)]
             while target.is_alias:
                 target = target.final_target
-        except Exception:  # from another package, or relative to one
+        except Exception:  # the name is from another package, or relative to one
             return shown
         return f"[{shown}][{target.path}]" if target.has_docstring and target.is_public else shown

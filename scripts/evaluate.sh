@@ -75,7 +75,7 @@ if [ -n "$compare" ]; then
 fi
 if [ -n "$analyse" ]; then
     systems=()
-    # the first "=" ends a name, so that names cannot have one
+    # The first "=" ends a name, so names cannot contain this character.
     for file in "${summaries[@]}"; do systems+=(--system "${file//=/:}=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
         ${more[@]+"${more[@]}"}

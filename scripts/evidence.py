@@ -177,7 +177,7 @@ def search(args: argparse.Namespace) -> None:
 
     The search is this project's, as for all systems, because fairseq's own does not block n-grams on a CPU.
     """
-    import torch  # late: the other commands do not need it
+    import torch  # imported here, because the other commands do not need it
     from fairseq import checkpoint_utils, utils
 
     from fairseq_etads.generation import SummaryGenerator
@@ -207,7 +207,7 @@ def search(args: argparse.Namespace) -> None:
 
 def detokenise(args: argparse.Namespace) -> None:
     """Write lines of words of prepared data as text."""
-    from fairseq_etads.jobs.runs import detokenizer_of  # late: it imports torch
+    from fairseq_etads.jobs.runs import detokenizer_of  # imported here, because it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
     dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))

@@ -68,7 +68,8 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
     """Explain in a sentence why the command failed.
 
     Args:
-        lines: the end of its output. status: its exit status, or minus the signal that ended it.
+        lines: the end of its output.
+        status: exit status of the process, or minus the signal that ended it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -81,7 +82,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    # the last line, or the one before: stdout and stderr may arrive in another order
+    # The reason is in the last line or the one before, because stdout and stderr may arrive in another order.
     usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
     if usage:
         said = usage[-1].group(1)
@@ -104,8 +105,8 @@ class Watcher:
 
     Args:
         command: the command that is run.
-        say: shows a line; the second argument tells whether the next line may replace it.
-        clock: seconds from any start.
+        say: function that shows a line; its second argument tells whether the next line may replace it.
+        clock: function that returns the seconds since some fixed time.
         usual_minutes: time after which to announce once the time left and that it can be interrupted.
         documents: number of documents to summarise, if it summarises.
     """
@@ -262,7 +263,7 @@ class Terminal:
         is_terminal = sys.stderr.isatty()
         clear = "\r\033[K" if self.replaces else ""
         self.replaces = is_progress and is_terminal
-        # the terminal would obey an escape sequence in a message
+        # The terminal would obey an escape sequence in a message.
         text = "".join(c if c.isprintable() else " " for c in text)
         sys.stderr.write(f"{clear}{text}" + ("" if self.replaces else "\n"))
         sys.stderr.flush()
@@ -289,7 +290,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             child.terminate()
 
     children.on_signals(pass_signal_on)
-    # stdout and stderr apart, so that neither cuts a line of the other
+    # The pipes of stdout and stderr are separate, so that neither cuts a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -343,7 +344,8 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
     """Run a command, write its output to a log that the caller has locked, and say how it ended.
 
     Args:
-        held: file descriptors of locks that the command shall hold, too. new: begin the log again.
+        held: file descriptors of locks that the command shall hold, too.
+        new: whether to replace the log by a new one.
 
     Returns:
         the exit status; 128 and the number of the signal that ended the command.

@@ -71,7 +71,7 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-generate come after --)" ;;
     esac
 done
-# use_recipe: take what is not given of the options of decoding that RUN/recipe.json has, and say so.
+# use_recipe: take decoding options that are not given from RUN/recipe.json, and report them.
 use_recipe() {
     local words option value taken=()
     words=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
@@ -120,7 +120,7 @@ if [ -n "$shard" ]; then
     case " ${inputs[*]-} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
 fi
 
-# the lengths that the recipe of the training has chosen by its summaries, for those that are not given
+# Lengths that are not given come from the training's recipe, which has chosen them by its summaries.
 case " ${more[*]-} " in
     *" --exact-length "* | *" --max-len-a "*) ;;
     *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
@@ -146,7 +146,7 @@ options=$(inference_options "$prepared") || die "the options for new text cannot
 inference=()
 while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
-    # with the name of a command that does without torch and fairseq, which take seconds to import
+    # This is the name of a command that needs neither torch nor fairseq, which take seconds to import.
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
         "${inputs[@]}" ${reading[@]+"${reading[@]}"} --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
@@ -171,7 +171,7 @@ share() {
         --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
-# summarise_share [options of fairseq]: summarise this shard alone; it is about as many documents as the others.
+# summarise_share [options of fairseq]: summarise only this shard; all shards have about the same number of documents.
 summarise_share() {
     run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
 }

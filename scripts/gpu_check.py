@@ -116,7 +116,7 @@ def training_times(task, name, dtype):
 
 
 def criterion_options(name, options):
-    """The loss of this project's models, or fairseq's own."""
+    """Options of the loss, this project's or fairseq's own."""
     from device_steps import options_of_criterion
 
     kind = "label_smoothed_cross_entropy" if name == FAIRSEQ else "summarization_nll"
@@ -144,7 +144,7 @@ def timings():
             for name in (FAIRSEQ, *MODELS):
                 try:
                     found[name] = round(measure(plain_task(), name, dtype), 2)
-                except RuntimeError as error:  # out of memory, or a format that the GPU does not have
+                except RuntimeError as error:  # the memory is too small, or the GPU lacks the format
                     found[name] = str(error).splitlines()[0]
     return rows
 

@@ -47,12 +47,12 @@ editable=""
 sources=(setup.py pyproject.toml MANIFEST.in README.md LICENSE)
 if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess); fi
 
-# from a copy: a build leaves folders where it runs, and would find what an earlier one left
+# The build runs in a copy, because it leaves folders behind and would find an earlier build's folders.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
-# the copy has no .git that would tell its version
+# The copy has no .git to get the version from.
 [ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
 wanted=$("$VENV/bin/python" - "$copy" "$extras$editable" <<'PYTHON'
 import hashlib, pathlib, sys
@@ -68,12 +68,12 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     exit 0
 fi
 
-# has_gpu: whether the machine has an NVIDIA GPU, as far as can be seen.
+# has_gpu: tell whether the machine has a visible NVIDIA GPU.
 has_gpu() {
     { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; } || [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]
 }
 
-# installed_torch: the version of torch in the environment, if it is the one that constraints.txt wants.
+# installed_torch: print the version of torch in the environment, if it is the one in constraints.txt.
 installed_torch() {
     "$VENV/bin/python" - "$ROOT/constraints.txt" <<'PYTHON'
 import importlib.metadata, re, sys
@@ -87,14 +87,15 @@ print(version if not applies or version.split("+")[0] == wanted[1] else "")
 PYTHON
 }
 
-# own_index: pip's settings that say where packages come from, if they are not the public index.
+# own_index: print pip's settings for the source of packages, if it is not the public index.
 own_index() {
     "$VENV/bin/python" -m pip --disable-pip-version-check config list |
         grep -E '(^|[.])(index-url|extra-index-url|find-links|no-index)=' | grep -v "index-url='https://pypi.org/simple/*'" || true
 }
 
 CPU_INDEX=https://download.pytorch.org/whl/cpu
-# install_torch_for_cpu: from PyTorch's index, if there is a choice and no GPU. The torch of later commands is this one then.
+# install_torch_for_cpu: install torch from PyTorch's index, if there is a choice and no GPU. Later commands keep this
+# torch.
 install_torch_for_cpu() {
     local torch index kind why=""
     torch=$(installed_torch)
@@ -122,7 +123,7 @@ install_torch_for_cpu() {
     say "WARNING: $CPU_INDEX cannot be reached, so torch comes from PyPI, with CUDA: about 5 GB on disk"
 }
 
-# torch first, and fairseq built against it: in an isolated build pip would fetch a second torch
+# torch is installed first, and fairseq is built against it. In an isolated build, pip would fetch a second torch.
 say "installing torch and what fairseq is compiled with"
 install_torch_for_cpu
 "${pip[@]}" install -c "$ROOT/constraints.txt" torch numpy cython wheel setuptools
@@ -131,8 +132,9 @@ if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation fairseq-fixed
 fi
 
-# link_packages: links to the packages in site-packages, where fairseq looks for --user-dir fairseq_etads from any folder.
-# pip is told of them, so that it removes them, and not what they lead to, before it installs another version.
+# link_packages: link to the packages in site-packages, where fairseq looks for --user-dir fairseq_etads from any
+# folder.
+# The links are recorded for pip, so that it removes them, and not their targets, before it installs another version.
 link_packages() {
     "$VENV/bin/python" - "$ROOT" <<'PYTHON'
 import pathlib, shutil, sys, sysconfig
@@ -153,7 +155,7 @@ PYTHON
 say "installing fairseq-etads${editable:+: the sources in $ROOT}"
 if [ -n "$editable" ]; then
     isolation=(--no-build-isolation)
-    # the setuptools of Python 3.9 cannot do it; pip then fetches one that can
+    # The setuptools of Python 3.9 cannot do this; pip then fetches a newer one.
     "$VENV/bin/python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 64)' || isolation=()
     "${pip[@]}" install -c "$ROOT/constraints.txt" ${isolation[@]+"${isolation[@]}"} -e "$ROOT$extras"
     link_packages
@@ -161,7 +163,7 @@ else
     [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"
     wheel=$(echo "$copy"/*.whl)
     "${pip[@]}" install -c "$ROOT/constraints.txt" "$wheel$extras"
-    # a change of the sources without a change of version would not be installed otherwise
+    # Without this option, a change of the sources would not be installed if the version stays the same.
     "${pip[@]}" install --no-deps --force-reinstall "$wheel"
 fi
 echo "$wanted" > "$stamp"

@@ -44,7 +44,7 @@ TESTS = {
     "search/rules": ["test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
-"""Module -> its tests in tests/unit/, which run in seconds."""
+"""Tests in tests/unit/ of each module, which run in seconds."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
@@ -96,14 +96,14 @@ def forget_survivors(module, folder):
 
 
 def mutmut(folder, *arguments, **options):
-    # modules on PYTHONPATH would be imported instead of the mutants
+    # Modules on PYTHONPATH would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)
 
 
 def read_statuses(folder):
-    """Mutant -> "killed", "survived", "timeout" and so on."""
+    """Read the status of each mutant: "killed", "survived", "timeout" and so on."""
     output = mutmut(folder, "results", "--all", "True", stdout=subprocess.PIPE).stdout
     return dict(line.strip().rsplit(": ", 1) for line in output.splitlines() if ": " in line)
 

@@ -58,7 +58,7 @@ def run_once(makes: List[Path], reads: List[Path], keeps: Optional[Path], comman
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
     record = Path(f"{makes[0]}{RECORD}")
-    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks this output
+    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks the output
         wanted = {"command": command, "reads": digests(files_of(reads, makes))}
         if not is_made(makes, wanted):
             record.unlink(missing_ok=True)
@@ -83,7 +83,7 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
         with open(partial, "wb") as file:
             status = children.call(command, held, stdout=file)
         if status:
-            sys.exit(status)  # which deletes the partial file
+            sys.exit(status)  # leaving in this way deletes the partial file
     return 0
 
 

@@ -21,10 +21,13 @@ class Value(NamedTuple):
     """A value in a paper and in its recipe.
 
     Attributes:
-        recipe: its entry in the table. kind: "training" or "search". run: its name without the seed.
+        recipe: the recipe's entry in the table.
+        kind: "training" or "search".
+        run: name of the run without the seed.
         paper: None if the paper does not give it, or was not available.
         where: section, "code", "memory" or "ours".
-        ours: the value that the recipe must have. why: reason for a different value; or a remark.
+        ours: the value that the recipe must have.
+        why: reason for a different value; or a remark.
     """
 
     recipe: str

@@ -187,7 +187,8 @@ def _saliency(picture: Picture, generator: torch.Generator) -> None:
     x, bottom, count, width = 600, 265, 9, 4
     q, gate_q = (torch.randn(1, 1, 1, width, generator=generator, dtype=torch.float64) for _ in range(2))
     k, gate_k = (torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for _ in range(2))
-    v = torch.eye(count, dtype=torch.float64)[None, None]  # so that the output is the gated weights
+    # With unit vectors as values, the output is the gated weights.
+    v = torch.eye(count, dtype=torch.float64)[None, None]
     gated, weights = saliency_attention(q, k, v, gate_q, gate_k, need_weights=True)
     picture.text(x, 34, "Saliency-selection (decoder)", 15, bold=True)
     top = 1.05 * float(weights.max())

@@ -27,7 +27,7 @@ SECONDS = ROOT / "tests" / "seconds.json"
 UNKNOWN = 3.0
 """Assumed seconds of a file that has not been measured."""
 FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
-"""Folder of a package -> its name."""
+"""Name of the package in each folder."""
 CORE = """
 attention/test_attention attention/test_recurrent_attention layers/test_pointer layers/test_aggregation
 vocabulary/test_batch_vocab vocabulary/test_candidates search/test_penalties search/test_blocking search/test_generation
@@ -108,7 +108,8 @@ def distances(changed: Iterable[str]) -> Dict[str, int]:
     """Distance of each related unit test from the change."""
     changed = set(changed)
     names = {module_name(path) for path in changed} - {""}
-    names |= {name.split(".")[0] for name in names if name.startswith("reference.")}  # tests call reference.NAME
+    # Tests import the package and call reference.NAME.
+    names |= {name.split(".")[0] for name in names if name.startswith("reference.")}
     folders, above = {folder_of(path) for path in changed} - {""}, packages_above(changed)
     others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]
     found = {}
@@ -155,7 +156,7 @@ def record(report: Path) -> None:
     for case in ElementTree.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")
         while parts and not (ROOT / "/".join(parts)).with_suffix(".py").is_file():
-            parts.pop()  # the name of a class
+            parts.pop()  # the last part was the name of a class
         if parts:
             path = "/".join(parts) + ".py"
             taken[path] = taken.get(path, 0) + float(case.get("time", 0))

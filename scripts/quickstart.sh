@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
 done
 need_choice --pointer "$pointer" none soft switch
 need_choice --tokens "$tokens" bpe sentencepiece word
-# after 12,000 pairs few words are learnt well, and it pays to copy the others
+# From 12,000 pairs a model learns few words well, so it helps to copy the others.
 [ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
 need_integer --size "$size"
 need_integer --steps "$steps"
@@ -78,7 +78,7 @@ export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
 train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" -- ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
-# a baseline for the scores: the same model untrained, but for one step too small to matter
+# A baseline for the scores is the same model, untrained except for one tiny step.
 train --max-update 1 --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 

@@ -68,7 +68,7 @@ compare_rows() {
     compare_once "$out/$row-minus-$base" "$text/test.target" --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
-# compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: the same of the likelihoods of the references.
+# compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: the same tests for the references' likelihoods.
 compare_row_likelihoods() {
     local rows=$1 row=$2 base=$3 first=() second=() seed
     shift 3
@@ -92,12 +92,12 @@ compare_once() {
     once --makes "$path.json" --keeps "$path.txt" --reads ${reads[@]+"${reads[@]}"} -- etads-compare "$@" --json "$path.json"
 }
 
-# both_chosen ROWS ROW BASE: whether ROW and BASE are words of the list ROWS.
+# both_chosen ROWS ROW BASE: tell whether ROW and BASE are words of the list ROWS.
 both_chosen() {
     [[ " $1 " == *" $2 "* && " $1 " == *" $3 "* ]]
 }
 
-# train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
+# train_prepared [options of train.sh] [-- options of fairseq-train]: train on prepared data.
 train_prepared() {
     supervise "$ROOT/scripts/train.sh" --recipe paper "$@"
 }
@@ -148,7 +148,7 @@ PYTHON
 }
 
 # train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, sorting by length within every ten batches.
-# Does nothing if that has been done with these options, and goes on if it was interrupted.
+# Does nothing if this training has finished with these options, and continues it if it was interrupted.
 train_recurrent() {
     local run=$1 prepared=$2
     shift 2
@@ -167,7 +167,7 @@ train_selector() {
         -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
-# share_training RUN OTHER: let RUN, beside OTHER, have its training: another way to summarise with the same model.
+# share_training RUN OTHER: give RUN the training of OTHER, to summarise in another way with the same model.
 share_training() {
     local name
     mkdir -p "$1"
@@ -211,7 +211,7 @@ train_stage() {
         --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
 }
 
-# train_pointer_generator RUN PREPARED SEED: all stages of See et al.'s model.
+# train_pointer_generator RUN PREPARED SEED: train all stages of See et al.'s model.
 train_pointer_generator() {
     train_in_stages "$@" --arch pointer_generator
 }
@@ -223,7 +223,7 @@ train_in_stages() {
     shift 3
     for ((number = 0; number < last; number++)); do
         stage=$run/stages/$((number + 1))
-        # no validation: its losses could not be compared with those of other lengths
+        # There is no validation, because its losses could not be compared with the losses at other lengths.
         train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
             --max-update $(((number + 1) * stage_steps)) --disable-validation
         before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
@@ -316,7 +316,8 @@ rewrite_row() {
     score_once "$run" "$data/text"
 }
 
-# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.
+# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: train a recurrent model that suits two
+# cores.
 train_small_recurrent() {
     local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()
     shift 4

@@ -36,7 +36,7 @@ version=$(sed -n 's/^NEXT_VERSION = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version
 [ -n "$version" ] || die "fairseq_etads/version.py has no line NEXT_VERSION = ..."
 tag=v$version
 
-# check_release: version, changelog and tag agree.
+# check_release: check that version, changelog and tag agree.
 check_release() {
     local newest other
     newest=$(sed -n '/^## \[Unreleased\]/d; s/^## //p' "$ROOT/CHANGELOG.md" | head -n 1)
@@ -68,7 +68,7 @@ git -C "$ROOT" archive HEAD | tar -C "$work/source" -xf -
 printf 'Version: %s\n' "$version" > "$work/source/PKG-INFO"  # the archive knows its commit, and not that it is released
 "$python" -m venv "$work/build"
 "$work/build/bin/python" -m pip --disable-pip-version-check --quiet install -c "$ROOT/constraints.txt" setuptools wheel
-# the wheel comes out of the unpacked sdist: so the sdist is complete
+# The wheel is built from the unpacked sdist, which shows that the sdist is complete.
 (cd "$work/source" && "$work/build/bin/python" -c 'import sys; from setuptools import build_meta
 build_meta.build_sdist(sys.argv[1])' "$work/dist") > "$work/build.log" 2>&1 || { cat "$work/build.log" >&2; die "no sdist"; }
 sdist=$(echo "$work"/dist/*.tar.gz)

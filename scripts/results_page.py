@@ -210,9 +210,9 @@ class Comparison(NamedTuple):
     first: List[Record]
     second: List[Record]
     scores: List[Difference]
-    """Of ROUGE-1, 2 and L and their mean."""
+    """Differences of ROUGE-1, 2 and L and their mean."""
     likelihood: Optional[Difference]
-    """None if the two systems do not have the same words."""
+    """Difference of the likelihood; None if the two systems do not have the same words."""
 
     @property
     def is_decidable(self) -> bool:
@@ -316,7 +316,7 @@ def shown_p(p: float) -> str:
 
 
 ANALYSED = {"words": "words", "copied": "copy rate", "new 2": "novel 2-grams", "rep. 2": "repeated 2-grams"}
-"""Head of a column -> the figure of ``etads-analyse``."""
+"""Figure of ``etads-analyse`` below each heading of a column."""
 
 
 OF_A_CORPUS = """\

@@ -133,7 +133,7 @@ def names() -> Iterator[Piece]:
 
 
 def all_sentences() -> Dict[str, List[Piece]]:
-    """Kind -> the sentences of all files."""
+    """Collect the sentences of all files by kind."""
     found: Dict[str, List[Piece]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
     pieces = [piece for path in modules() for piece in of_module(path)]
     pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in of_page(path)]

@@ -48,13 +48,13 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (trainings, families)
         left.append((rest**2).mean())
         large = count > 1
-        if large.any():  # the mean of a family of m documents varies by family + document / m
+        if large.any():  # the variance of the mean of a family of m documents is family + document / m
             within.append((means[:, large] ** 2 - left[-1] / count[large]).mean())
         means_of_systems.append(scores.mean(axis=0) - scores.mean())
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
     total = float(np.mean(left))
     pairs = itertools.combinations(means_of_systems, 2)
-    system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])  # three trainings each
+    system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])  # each system has three trainings
     family = max(float(np.mean(within)), 0.0) if within else 0.0
     return {
         "training": float(np.sqrt(max(np.mean(levels), 0.0))),

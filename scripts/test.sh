@@ -32,7 +32,7 @@ cd "$ROOT"
 ruff check .
 ruff format --check .
 python scripts/wording.py
-# a process for each core; the tests of a file run in the same process, since they share what their fixtures train
+# Each core gets a process. The tests of a file run in the same process, because they share trained fixtures.
 pytest=(pytest -n auto --dist loadfile --no-loadscope-reorder)
 if [ -n "$quick" ]; then
     tests=$(python scripts/quick_tests.py ${base:+--base "$base"})

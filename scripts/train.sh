@@ -92,9 +92,9 @@ prepared=${prepared:-$out/prepared}
 given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"} ${max_update:+--max-update "$max_update"}
     ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})
 
-# choose_settings STAGE: print what the recipe chooses for preparation or for training, a word a line; nothing for paper.
+# choose_settings STAGE: print the recipe's choice for preparation or training, one word per line; nothing for paper.
 choose_settings() {
-    # with the name of a command that does without torch and fairseq, which take seconds to import
+    # This is the name of a command that needs neither torch nor fairseq, which take seconds to import.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
         "$1" "$out" "$prepared" ${recipe:+--recipe "$recipe"} ${text:+--text "$text"} --arch "$arch" ${tokens:+--tokens "$tokens"} \
         ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} ${cpu[@]+"${cpu[@]}"} --processes "$processes" \

@@ -69,7 +69,7 @@ def train_once(
         if status:
             return 2 if status < 128 else status
         write_text(run / FINISHED, " ".join(command) + "\n")
-    (run / "started.txt").unlink(missing_ok=True)  # of an earlier version
+    (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
     names = ("best", "last")
     checkpoints = [(name, run / "checkpoints" / f"checkpoint_{name}.pt") for name in names]
     name, path = next((pair for pair in checkpoints if pair[1].is_file()), checkpoints[-1])

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = (Path(__file__).name, "test_wording.py")
 """Files that contain the patterns, and are not checked."""
 OPENING = re.compile(r"(What|How|Which|Those|That|As|Who|Whose|Where|Why)\b")
-"""Words that begin a clause; a docstring begins with a verb phrase or a noun phrase."""
+"""Words that begin a clause. A docstring should begin with a verb phrase or a noun phrase."""
 PHRASES = {
     r"[Tt]hose of|[Tt]hat of": "repeat the noun, or use a possessive",
     r"[Bb]eside": "with, or next to",
@@ -34,7 +34,7 @@ PHRASES = {
     r"(?<!such )[Aa]s fairseq's": "fairseq's ... with ...",
     r"rooms?|floors|houses?": "package, layer or project",
 }
-"""Pattern -> advice."""
+"""Advice for each pattern."""
 SPELLINGS = {
     r"learnt": "learned",
     r"abstracters?": "abstractor",
@@ -46,7 +46,7 @@ SPELLINGS = {
     r"(\w*(?:summar|token|normal|initial|optim|quant|penal|recogn|serial|organ|minim|maxim|factor|emphas|util|random))"
     r"iz(?:e[sdr]?|ers|ing|ations?|able)": "-ise, as elsewhere",
 }
-"""Spelling -> the one that the project uses in prose."""
+"""Other spellings -> the spelling that the project uses in prose."""
 CODE = re.compile(
     r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links, fields of formatted strings
     r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?|etads (?:summarize|export)"  # options, commands

@@ -28,7 +28,7 @@ COLUMN_HEADINGS = {
     "novel sentences": "new sent.",
     **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
 }
-"""Name of a figure -> heading of its column."""
+"""Heading of each figure's column in the table."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +113,8 @@ def _analyse_all(
     """Analyse each system: name -> figures.
 
     Args:
-        sources: the documents. systems: name -> the sentences of each of its summaries.
+        sources: the documents.
+        systems: name -> the sentences of each of its summaries.
         kind: a key of ``WORD_SPLITTERS``.
     """
     words = WORD_SPLITTERS[kind]
@@ -154,7 +155,7 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it splits them again)
+        # Marks join the sentences, so that ROUGE sees the same ones (with --sentence-mark '' it splits them again).
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():

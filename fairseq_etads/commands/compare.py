@@ -160,7 +160,7 @@ def _names(given: _Given) -> Dict[str, Any]:
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """End of the signature."""
+    """Make the end of the signature."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"

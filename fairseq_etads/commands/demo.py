@@ -85,7 +85,8 @@ def _listen(port: int) -> socket.socket:
         InputError: the port is in use, or not permitted for this user.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # otherwise a port that was in use a minute ago counts as taken; on other systems the option has another meaning
+    # Without this, a port that was in use a minute ago counts as taken. The option means something else on other
+    # systems.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -104,7 +105,7 @@ def _load(args: argparse.Namespace) -> Any:
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let every logger log everything
     summarizer = Summarizer.load(args.folder, args.device)
-    summarizer.summarize("A first text, so that the page need not wait.")  # packs weights, loads rules
+    summarizer.summarize("A first text, so that the page need not wait.")  # this packs the weights and loads the rules
     return summarizer
 
 
@@ -140,7 +141,7 @@ def main(args: argparse.Namespace) -> None:
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
         if args.open:
-            # some browsers block this process
+            # Some browsers block the thread that opens them.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         _serve(summarizer, args.folder.resolve().name, listener)
 
@@ -155,7 +156,8 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            demo.worker.close()  # so that no response is left for the server to wait for
+            # The server would wait for unfinished responses.
+            demo.worker.close()
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
@@ -163,7 +165,8 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # there is no proxy before it, and headers that claim one are not trusted
+        # No proxy stands before the server, so headers that claim one are not to be trusted.
+        proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=2,
     )

@@ -58,7 +58,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print the completion of bash or zsh"),
     },
 }
-"""Group -> short name -> command. All except the last group's are also installed as ``etads-NAME``."""
+"""Commands by group and short name. All except the last group's are also installed as ``etads-NAME``."""
 
 LAST_GROUP = "Help"
 

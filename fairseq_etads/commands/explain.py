@@ -168,7 +168,7 @@ def main(args: argparse.Namespace) -> None:
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
-        if taken.startswith(args.file):  # its lines could also be separate documents
+        if taken.startswith(args.file):  # the lines of such a file could also be separate documents
             say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)

@@ -17,7 +17,7 @@ KINDS = {
     "f1": "sentences",
     "distribution": "sentences",
 }
-"""Values of ``--kind`` -> what they are about."""
+"""Descriptions of the values of ``--kind``."""
 
 
 def _parser() -> argparse.ArgumentParser:

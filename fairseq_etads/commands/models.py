@@ -54,8 +54,8 @@ def main(args: argparse.Namespace) -> None:
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
-    warnings.simplefilter("ignore")  # Hydra warns about fairseq's way of calling it
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # it logs a debug message for every model
+    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 
     if args.configs:

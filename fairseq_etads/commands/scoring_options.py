@@ -21,7 +21,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     """Add the options for scoring summaries.
 
     Args:
-        resamples: the default of --bootstrap. without: what its help says of 0.
+        resamples: the default of --bootstrap.
+        without: the effect of the value 0, for the option's help.
     """
     add = parser.add_argument
     add(
@@ -131,7 +132,8 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
     """Raise ValueError, before long work begins, if a file cannot be written at the end.
 
     Args:
-        option: the option that names the file. name: the file; None if there is none.
+        option: the option that names the file.
+        name: the file; None if there is none.
         suffixes: allowed endings of the name; none given: any.
     """
     if name is None:

@@ -1,4 +1,4 @@
-"""The command ``etads-shorten``: shorten long documents to their likeliest sentences, up to a number of words."""
+"""The command ``etads-shorten``: shorten long documents to their most probable sentences."""
 
 import argparse
 import sys

@@ -149,7 +149,7 @@ class _Report:
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """Line of a summary in the output."""
+    """Format a summary as a line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem
@@ -234,7 +234,8 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
                     output.mark()
                     marked = time.monotonic()
         except BaseException:
-            output.mark()  # after Ctrl-C or an error no finished work is repeated
+            # After Ctrl-C or an error, a later run need not repeat finished work.
+            output.mark()
             raise
         output.finish()
     return output.progress.failed

@@ -46,7 +46,7 @@ class DataChecks:
 
 
 def refuse_empty(directory: str, split: str, languages: str) -> None:
-    """Raise ValueError if a split, or a part of it, has no pairs, on which fairseq fails without a name.
+    """Raise ValueError if a split, or a part of it, has no pairs; fairseq's own error would not name it.
 
     Args:
         languages: the suffixes of the files, such as "source-target".
@@ -54,7 +54,7 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
     files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
     for file in os.scandir(directory) if os.path.isdir(directory) else ():
         found = files.fullmatch(file.name)
-        if found and not file.stat().st_size:  # a document without words has its end
+        if found and not file.stat().st_size:  # even a document without words has an end symbol
             raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
 
 

@@ -36,7 +36,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
             names = json.load(file)["factors"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path}: expected {{"factors": [names]}} ({type(error).__name__}: {error})') from None
-    # a name becomes part of file names
+    # A factor's name becomes part of file names, so it must be a plain word.
     if not isinstance(names, list) or any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
         raise ValueError(f"{path}: the names of factors consist of letters, digits, - and _; found {names!r}")
     dictionaries = {}
@@ -83,7 +83,7 @@ class FactoredPairs(LanguagePairDataset):
     """fairseq's pairs of texts, with the documents' factors.
 
     Attributes:
-        factors: for each factor a dataset with a value per token of a document; empty: there are none.
+        factors: for each factor a dataset with a value per token of a document; empty without factors.
     """
 
     factors: Sequence[Any] = ()

@@ -65,7 +65,7 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
     Args:
         path: SNLI's or MultiNLI's JSON lines if its name has ``.jsonl``; otherwise a line
             "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair. Plain or compressed.
-        counts: if given, counts the pairs that are skipped because their label is "-", under :data:`SKIPPED`.
+        counts: a counter for the pairs that are skipped because their label is "-", under :data:`SKIPPED`.
 
     Raises:
         InputError: the file cannot be read, or a line is not such a pair; the message names file and line.

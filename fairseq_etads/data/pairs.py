@@ -45,7 +45,7 @@ class TruncatedDataset(BaseWrapperDataset):
 
     Args:
         dataset: sequences of token ids (T,), with or without the end symbol.
-        sizes: their lengths with the end symbol.
+        sizes: lengths of the documents with the end symbol.
         limit: number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
         ends_if_cut: whether truncated sequences get an end symbol, too.
@@ -88,7 +88,7 @@ class SummarizationDataset(FactoredPairs):
     """Truncated pairs of document and summary for training, validation, generation and interactive use.
 
     Args:
-        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
+        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: the data, as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: number of tokens to keep, not counting the end symbol.
         ends_if_cut: whether truncated summaries get an end symbol, too; otherwise their last target is a word.
         name: name of the texts in the log, such as "train".
@@ -97,7 +97,7 @@ class SummarizationDataset(FactoredPairs):
             as fairseq does.
         references: number of pairs, from the first, for which batches also hold the untruncated summaries as
             "references", a list of (T,); None for other pairs.
-        kwargs: passed to ``LanguagePairDataset``.
+        kwargs: further arguments of ``LanguagePairDataset``.
 
     Attributes:
         token_values: name -> numbers for the documents' tokens, which batches hold under this name.
@@ -152,7 +152,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Tell whether an epoch may use the previous epoch's batches."""
+        """Tell whether an epoch may use the previous epoch's batches; fairseq reads this."""
         return not self._sorts_in_parts
 
     @property
@@ -168,7 +168,7 @@ class SummarizationDataset(FactoredPairs):
         """Order of the documents for batching: by length, or shuffled and then sorted in groups."""
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # fairseq seeds numpy with --seed, the same for all epochs, before it calls this
+        # Before this call fairseq seeds numpy with --seed, which is the same for all epochs.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])

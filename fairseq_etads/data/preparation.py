@@ -19,13 +19,15 @@ class Settings:
     """Options of etads-prepare that determine the result; prepare.json has them under these names.
 
     Attributes:
-        tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default of ``tokens``.
+        tokens: kind of tokens, one of TOKENS.
+        words: kind of words, one of WORD_KINDS; empty for the default of ``tokens``.
         size: number of BPE merges, SentencePiece pieces or words; GPT-2's pieces are fixed.
-        source_marks, target_marks: keep sentence marks in documents, in summaries.
-        separate: make separate dictionaries for documents and summaries, of ``source_size`` and ``target_size`` words;
-            0 means ``size`` words, or all subwords. Otherwise both sides share a dictionary. Summaries know
-            ``target_size`` of its words; 0 means all that the documents know.
-        factors: some of FACTORS. tf_bins, idf_bins: numbers of bins of tf and idf.
+        source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
+        separate: whether to make separate dictionaries for documents and summaries, of ``source_size`` and
+            ``target_size`` words; 0 means ``size`` words, or all subwords. Otherwise both sides share a dictionary.
+            Summaries know ``target_size`` of its words; 0 means all that the documents know.
+        factors: names of source factors, from FACTORS.
+        tf_bins, idf_bins: numbers of bins of tf and idf.
         spacy_model: model for the factors pos and ner; empty: they are read from files.
     """
 
@@ -128,7 +130,7 @@ class Settings:
         """Restore the settings that :meth:`record` wrote.
 
         Raises:
-            ValueError: it is not such a record; the message names the wrong name or value.
+            ValueError: the record has another form; the message names the wrong name or value.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not an object")
@@ -157,7 +159,8 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Options with which fairseq-interactive and fairseq-generate treat text like that in ``out``; without dashes.
 
     Args:
-        record: settings as in prepare.json. out: the prepared directory, which holds the subword model.
+        record: settings as in prepare.json.
+        out: the prepared directory, which holds the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}

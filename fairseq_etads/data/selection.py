@@ -26,9 +26,11 @@ class TokenValues:
     All words of a sentence have its label or probability.
 
     Args:
-        path: of the file. unit: "words" or "sentences".
+        path: path of the file.
+        unit: "words" or "sentences".
         documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
-        dictionary: of the documents. limit: number of tokens that are read, not counting the end symbol.
+        dictionary: the dictionary of the documents.
+        limit: number of tokens that are read, not counting the end symbol.
         option: the option that named the file, for messages.
 
     Raises:
@@ -85,7 +87,7 @@ class TokenValues:
         return torch.tensor([*values[: len(tokens)], MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Values of documents (B, S) with these indices: (B, S), float32, MISSING at padding too."""
+        """Collate the values of documents (B, S) with these indices: (B, S), float32, MISSING at padding too."""
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
             table[row, tokens[row] != pad] = self[number]
@@ -110,9 +112,9 @@ class TokenValues:
 
 
 class SentenceTargets(TokenValues):
-    """For each document of a split, a distribution over its sentences for each sentence of its summary.
+    """Distributions over the sentences of each document of a split, one for each sentence of its summary.
 
-    They are read from ``etads-labels --kind distribution``. In a truncated document, the remaining sentences share the
+    The file is made by ``etads-labels --kind distribution``. In a truncated document, the remaining sentences share the
     whole weight. So a file can be used with every ``--truncate-source`` up to the one with which it was made. If the
     remaining sentences have no weight, the row is 0. See :class:`TokenValues` for arguments and errors.
     """
@@ -129,7 +131,7 @@ class SentenceTargets(TokenValues):
         """Targets of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # the number that the model reads
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # the number of sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
             for row, field in zip(rows, fields):
@@ -143,7 +145,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Targets of documents (B, S) with these indices: (B, n, m), float32; missing rows and columns are 0."""
+        """Collate the targets of documents (B, S) with these indices: (B, n, m), float32; missing ones are 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -153,9 +155,9 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """For each document of a split, the sentences that match the summary's sentences, in the summary's order.
+    """Sentences of each document of a split that match its summary's sentences, in the summary's order.
 
-    They are read from ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
+    The file is made by ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
     :class:`TokenValues` for arguments and errors.
     """
 
@@ -168,7 +170,7 @@ class SentenceOrder(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Sentences of one document (n,), int64: their numbers."""
+        """Numbers of one document's sentences: (n,), int64."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -179,7 +181,7 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Sentences of documents (B, S) with these indices: (B, n), int64, -1 after the last one."""
+        """Collate the sentences of documents (B, S) with these indices: (B, n), int64, -1 after the last one."""
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -221,7 +223,7 @@ class DocumentLabels:
         """Add to batches the sentence labels that a criterion needs, by its options ``cfg``."""
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
-        if hasattr(cfg, "abstractor"):  # with --criterion extractor_rl, which learns from rewards
+        if hasattr(cfg, "abstractor"):  # only extractor_rl has this option, and it learns from rewards
             self.read(None)
         self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 
@@ -231,7 +233,9 @@ class DocumentLabels:
         """Load the values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
-            directory: of the data. pairs: a ``SummarizationDataset``. limit: number of tokens read per document.
+            directory: folder with the data.
+            pairs: a ``SummarizationDataset``.
+            limit: number of tokens read per document.
             is_loading: whether a trained model is used, which does not need labels.
             decodes: whether summaries of the split are generated.
 
@@ -242,13 +246,13 @@ class DocumentLabels:
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
             path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
-            # etads-select does not need them, and the criterion says what is missing
+            # etads-select does not need labels. In training the criterion reports what is missing.
             if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")
         if self.reads_targets:
             path = Path(self._cfg.labels or directory) / file_name("labels", "sentences", split)
-            if path.is_file() or not is_loading:  # fairseq-validate does not need them
+            if path.is_file() or not is_loading:  # fairseq-validate does not need labels
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
             folder = Path(utils.split_paths(self._cfg.selection)[0])

@@ -1,8 +1,8 @@
 """Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`); loading fails with other dictionaries.
 
-They are in the safetensors format: numbers and texts, and no executable code. "frequent" (F,) and "together" (V_s, k)
-are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1 fills rows with
-fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
+The files are in the safetensors format: they hold numbers and texts, and no executable code. "frequent" (F,) and
+"together" (V_s, k) are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1
+fills rows with fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
 """
 
 import json
@@ -28,8 +28,9 @@ def write_shortlist(
     """Write a file, and list it in the folder's SHA256SUMS if it has one.
 
     Args:
-        frequent: (F,) and together: (V_s, k), int32, see the module. source, target: the dictionaries.
-        made_from: text about its origin.
+        frequent, together: arrays (F,) and (V_s, k), int32, see the module.
+        source, target: the dictionaries.
+        made_from: description of the table's origin.
     """
     from safetensors.numpy import save
 
@@ -52,8 +53,8 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     """Read the table of a file.
 
     Args:
-        source, target: the dictionaries of documents and summaries. option: the option that named the file, for
-            messages.
+        source, target: the dictionaries of documents and summaries.
+        option: the option that named the file, for messages.
 
     Raises:
         InputError: there is no such file, it is damaged, or it was made for other dictionaries.

@@ -29,8 +29,10 @@ class SummaryWords(NamedTuple):
     """Counts of the words of sampled summaries; end symbols are not counted.
 
     Attributes:
-        pairs: number of summaries. words: number of their words.
-        unknown: words that the model cannot generate. copyable: unknown words that occur in their document.
+        pairs: number of summaries.
+        words: number of their words.
+        unknown: words that the model cannot generate.
+        copyable: unknown words that occur in their document.
         in_document: words, known or not, that occur in their document; "<unk>" never does.
     """
 
@@ -50,7 +52,8 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
     """Count the words of a sample of the summaries.
 
     Args:
-        pairs: a ``SummarizationDataset``, which truncates. dictionary: of the summaries.
+        pairs: a ``SummarizationDataset``, which truncates.
+        dictionary: the dictionary of the summaries.
     """
     known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample(len(pairs))
@@ -71,8 +74,10 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
     """Check loaded data against the model; the task calls this for every split.
 
     Args:
-        split: its name. pairs: a ``SummarizationDataset``. pointer: the model's, "none", "soft" or "switch".
-        task: with the dictionaries and the splits loaded so far.
+        split: name of the split.
+        pairs: a ``SummarizationDataset``.
+        pointer: the model's, "none", "soft" or "switch".
+        task: the task with the dictionaries and the splits loaded so far.
 
     Raises:
         ValueError: see :func:`check_documents` and :func:`check_summaries`.
@@ -88,7 +93,8 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
     """Log the share of unknown words in the summaries, and refuse a pointer with nothing to copy.
 
     Args:
-        split, pairs, pointer: see :func:`check_data`. dictionary: of the summaries.
+        split, pairs, pointer: see :func:`check_data`.
+        dictionary: the dictionary of the summaries.
 
     Raises:
         ValueError: no sampled summary has a word that a pointer of this kind could copy.
@@ -120,7 +126,7 @@ def warn_of_few_words(data: Path) -> None:
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # made by other means, or by a version with an older report
+        # The data was made by other means, or by a version with an older report.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]
@@ -135,7 +141,8 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
     """Warn of words that a pointer cannot copy because they were unknown when the data was made.
 
     Args:
-        documents: ids (S,) of each document of the split. dictionary: of the documents.
+        documents: ids (S,) of each document of the split.
+        dictionary: the dictionary of the documents.
         training: whether the split is for training.
 
     Raises:

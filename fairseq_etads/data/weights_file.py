@@ -22,7 +22,7 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors would store it for the owner only
+    path.chmod(0o666 & ~umask)  # safetensors makes a file that only its owner can read
 
 
 class WeightsFile:
@@ -30,7 +30,7 @@ class WeightsFile:
 
     Args:
         shared: name of a weight that is tied to another one -> name under which that is stored.
-        advice: what the user can do about a damaged file, a sentence without its full stop.
+        advice: advice to the user about a damaged file, a sentence without its full stop.
 
     Attributes:
         shapes: name -> shape of each weight, tied ones too, from the head of the file.
@@ -61,7 +61,7 @@ class WeightsFile:
                 )
 
     def read(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
-        """The weights for a model.
+        """Read the weights for a model.
 
         Args:
             expected: the model's own weights, for names, shapes and types.

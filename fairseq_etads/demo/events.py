@@ -36,9 +36,9 @@ def summary_events(
     """Summarise a text, and report its progress as events.
 
     Args:
-        check: called at each step; raises StoppedError when no client listens any more.
-        tell: called with each event.
-        keep: called with the explanation; returns the path of its page.
+        check: function called at each step; it raises StoppedError when no client listens any more.
+        tell: function called with each event.
+        keep: function called with the explanation; it returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -70,7 +70,7 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # such as a lack of memory; the next document may be shorter
+    except Exception as error:  # an example is a lack of memory; the next document may be shorter
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 
@@ -95,7 +95,8 @@ def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[S
     """Count a document's words, and the words that the model read; white space separates words.
 
     Args:
-        left_out: number of tokens that were not read. ends: ends in the text of the tokens that were read.
+        left_out: number of tokens that were not read.
+        ends: end positions in the text of the tokens that were read.
         picked: the sentences that an extractor picked.
     """
     words = len(text.split())

@@ -7,7 +7,7 @@ from ..search import call_options
 from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
-"""Options that the page shows at once; the others are behind a click."""
+"""Options that the page shows at once; the others are shown after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
 """Largest values, unless the folder's own are larger, so that a typing error cannot use up all memory."""
@@ -27,7 +27,8 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Describe each option for the page, in display order."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
-    if "shortlist" not in decoding:  # the model folder has no shortlist
+    # Without a shortlist in the model folder, the option has no effect.
+    if "shortlist" not in decoding:
         names.remove("shortlist")
     found = []
     for name in names:

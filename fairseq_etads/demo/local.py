@@ -16,7 +16,8 @@ NAMES = ("127.0.0.1", "localhost")
 """This computer's names in the header Host."""
 
 HEADERS = {
-    # nothing but this server's own files; no text can become a script or markup, even if the script has a mistake
+    # The page loads nothing but this server's own files. No text can become a script or markup, even if the script has
+    # a mistake.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -40,7 +41,7 @@ class LocalOnly:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or pass it to the application."""
-        if scope["type"] != "http":  # startup and shutdown of the server
+        if scope["type"] != "http":  # events at startup and shutdown of the server
             await self.app(scope, receive, send)
             return
 

@@ -29,7 +29,7 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Path -> file of the folder ``page`` and its type. Only these paths exist, so none can lead elsewhere."""
+"""Path -> file in the folder ``page`` and its type. Only these paths exist, so none can lead elsewhere."""
 
 MAX_BYTES = 1_000_000
 """Largest size of a request."""
@@ -73,7 +73,8 @@ class Demo:
     """State and handlers shared by the routes.
 
     Args:
-        summarizer: of the model folder. title: name of the model on the page.
+        summarizer: the summariser of the model folder.
+        title: name of the model on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -83,7 +84,7 @@ class Demo:
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
-        """The application. Its worker ends with it."""
+        """Make the application. Its worker ends when the application ends."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -153,7 +154,7 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # the client has gone and reads no response
+            return Response(status_code=400)  # the client has disconnected and reads no response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
@@ -162,7 +163,7 @@ class Demo:
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
         def tell(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the server has ended and its loop is closed
+            with contextlib.suppress(RuntimeError):  # this error means that the server has ended and its loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def work(job: Job) -> None:
@@ -199,14 +200,14 @@ async def _body(request: Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        BadRequestError: it is too large.
+        BadRequestError: the body is too large.
     """
     body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # reads a little more, because many clients see no response until they have sent everything
+        # This reads a little more than the limit, because many clients see no response until they have sent everything.
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:
@@ -218,7 +219,7 @@ def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
     """Parse a request's document and options.
 
     Raises:
-        BadRequestError: it is invalid.
+        BadRequestError: the request is invalid.
     """
     try:
         asked = json.loads(body)

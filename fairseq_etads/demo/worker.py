@@ -20,7 +20,7 @@ class Job:
     """Work that any thread can stop.
 
     Args:
-        work: called with the job, once, in the worker's thread; calls :meth:`check` often.
+        work: function called with the job, once, in the worker's thread; it must call :meth:`check` often.
     """
 
     def __init__(self, work: Callable[["Job"], None]):
@@ -32,7 +32,7 @@ class Job:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Stop the work at its next check; work that has not begun never begins."""
+        """Stop the work at its next check; work that has not started never starts."""
         self._stopped.set()
 
     def check(self) -> None:
@@ -96,7 +96,7 @@ class Worker:
                     job.work(job)
             except StoppedError:
                 pass
-            except Exception:  # the next job is not affected
+            except Exception:  # an error must not affect the next job
                 _logger.exception("a summary failed")
             finally:
                 with self._changed:

@@ -16,7 +16,7 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# marks (\p{M}) are parts of letters in Indic scripts; joiners stand inside words there and in Persian
+# In Indic scripts, marks (\p{M}) are parts of letters. Joiners stand inside words there and in Persian.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
@@ -92,7 +92,7 @@ class Analysis:
 
     Args:
         figures: name -> mean over the summaries that have this figure, shares in per cent; None if there are none.
-        counted: name -> how many summaries have this figure.
+        counted: name -> number of summaries that have this figure.
         positions: share of the copied bigrams, in per cent, from each tenth of the documents.
     """
 
@@ -112,7 +112,8 @@ class Analyser:
         """Add one summary.
 
         Args:
-            source: its document. sentences: the words of each of its sentences.
+            source: the document.
+            sentences: the words of each of its sentences.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -197,8 +198,9 @@ def oracle_sentences(
     """The sentences of a document that :func:`greedy_oracle` chooses.
 
     Args:
-        sentences: the document's. references: the texts of its reference summaries.
-        tokenize: text -> the words to compare, by a ROUGE tokeniser, say.
+        sentences: the document's.
+        references: the texts of its reference summaries.
+        tokenize: function from a text to the words to compare, such as a ROUGE tokeniser.
     """
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
@@ -211,9 +213,10 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
     Args:
         kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
             sentences, chosen greedily by their overlap with the summaries.
-        references: the document's summaries. settings: of ROUGE; only the sentence mark and the tokeniser are used.
+        references: the document's summaries.
+        settings: settings of ROUGE; only the sentence mark and the tokeniser are used.
     """
-    # documents are cut even with --no-sentence-split: an extract is made of sentences
+    # An extract consists of sentences, so documents are split even with --no-sentence-split.
     sentences = split_summary(document, settings.sentence_mark)
     if kind == "lead":
         return sentences[:limit]

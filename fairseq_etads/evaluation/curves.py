@@ -7,7 +7,7 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Figures with the first panels."""
+"""Figures that have the first panels, in this order."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
 """Figures about the machine and the batches; they have panels only on request."""
 TITLES = {
@@ -57,7 +57,9 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
     """Draw one figure of all trainings.
 
     Args:
-        axes: matplotlib's. name: of the figure. logs: name of a training -> its log.
+        axes: matplotlib's.
+        name: name of the figure.
+        logs: name of a training -> its log.
         kinds: name of a validation set -> its number, from 0.
     """
     for number, (run, log) in enumerate(logs.items()):
@@ -114,7 +116,8 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     with repeatable():
-        from matplotlib.figure import Figure  # without pyplot: no window, no global state
+        # pyplot is not used, because it opens windows and has global state.
+        from matplotlib.figure import Figure
 
         figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()

@@ -38,7 +38,7 @@ class Rating:
     Args:
         annotator: name of the sheet.
         item: line number of the document, from 1.
-        system: who wrote the summary.
+        system: name of the system that wrote the summary.
         values: criterion -> rating, 1 … 5; criteria without a rating are missing.
     """
 
@@ -51,16 +51,16 @@ class Rating:
 def make_key(
     documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int
 ) -> Dict[str, Any]:
-    """Draw the documents of each sheet, and which letter stands for which system.
+    """Draw the documents of each sheet, and a letter for each system.
 
     Args:
-        documents: how many documents there are.
+        documents: number of all documents.
         systems: names of the systems.
-        items: how many of the documents are judged.
-        annotators: how many sheets to make.
+        items: number of documents to be judged.
+        annotators: number of sheets to make.
         each: number of items per annotator. Items are dealt out in turn, so the numbers of annotators of two items
             differ by at most one.
-        seed: of all random choices.
+        seed: seed of all random choices.
 
     Returns:
         The key, in types that JSON has; its "sheets" are annotator -> document's line number, from 1 -> letter ->
@@ -122,7 +122,8 @@ def csv_sheet(
 
     Args:
         sheet: document's line number -> letter -> system.
-        documents: all documents. outputs: system -> its summaries of all documents.
+        documents: all documents.
+        outputs: system -> its summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -130,7 +131,7 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # only next to its first summary
+        document = documents[index] if item != last else ""  # the document stands only next to its first summary
         last = item
         texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -299,7 +300,7 @@ def _read_row(
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
-    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets of earlier versions have no id
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # the sheets of earlier versions have no id
         raise ValueError("the sheet belongs to another key: another run of etads-human make wrote it")
     sheet = key["sheets"].get(annotator)
     if sheet is None:
@@ -327,10 +328,10 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     It is not defined if no summary has two ratings, or if all ratings are the same.
 
     Args:
-        units: for each summary, annotator -> rating; summaries with one rating are left out.
-        level: of measurement, "ordinal" or "interval".
+        units: the ratings of each summary by annotator; summaries with one rating are left out.
+        level: level of measurement, "ordinal" or "interval".
     """
-    # imported here because nltk takes about a second, and etads-human --help should not wait for it
+    # Importing nltk takes about a second, for which etads-human --help should not wait.
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -355,7 +356,8 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
     by bootstrap over summaries. The mean of a system without ratings is None.
 
     Args:
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals.
+        seed: seed of the resamples.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

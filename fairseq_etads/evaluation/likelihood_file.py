@@ -25,10 +25,11 @@ class Likelihoods:
 
     Attributes:
         checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the data set.
-        subset: such as "test".
+        subset: name of the split, such as "test".
         log_likelihood: natural logarithm of each summary's probability.
-        tokens: number in each summary, with its end symbol.
-        unknown: how many of them are the unknown word for the model. Their probability is that any unknown word occurs.
+        tokens: number of tokens in each summary, with its end symbol.
+        unknown: number of tokens that the model reads as the unknown word. The probability of such a token is the
+            probability that any unknown word occurs.
     """
 
     checkpoint: str
@@ -59,7 +60,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
     """Read a file of :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: it is damaged, or not such a file.
+        InputError: the file is damaged, or has other contents.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
@@ -86,7 +87,7 @@ def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) 
     """Raise InputError if two models' likelihoods are not for the same words.
 
     Args:
-        names: of the two models, for the error.
+        names: names of the two models, for the error message.
     """
     what = "their likelihoods are not for the same words, so their difference means nothing"
     if first.tokens != second.tokens:

@@ -28,7 +28,7 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""Figures of each score."""
+"""Names of each score's figures."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
@@ -115,7 +115,7 @@ def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
     """Adapt a scorer of one text per summary, for which sentence ends do not matter."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
-        # an empty reference stands for a missing one
+        # An empty reference stands for a missing one.
         [[" ".join(sentences) for sentences in several if sentences] or [""] for several in references],
     )
 
@@ -141,7 +141,7 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk reads only from the folders that it knows
+    nltk.data.path.append(str(path))  # nltk reads only from folders in this list
     return _wordnet_class()(str(path), None)
 
 
@@ -151,7 +151,7 @@ def _wordnet_class() -> Any:
 
     class English(WordNetCorpusReader):
         def open(self, file: str) -> Any:
-            if file == "lexnames":  # Debian's package has none
+            if file == "lexnames":  # Debian's package lacks this file
                 return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
             return super().open(file)
 
@@ -167,7 +167,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
     For words without a match, nltk looks up stems, so it misses the synonyms of a word if its stem is not a word.
 
     Args:
-        wordnet: nltk's reader. hypotheses: n texts. references: n lists of texts.
+        wordnet: nltk's reader of WordNet.
+        hypotheses: n texts.
+        references: n lists of texts.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from nltk.translate.meteor_score import meteor_score
@@ -233,8 +235,10 @@ def score_texts(
     """Compute all figures of the scores. Returns their names, (n, figures), and the start of each score's signature.
 
     Args:
-        names: as :func:`scorers` returns. hypotheses: n lines. references: sets of n lines each.
-        settings: of ROUGE; sentence marks and the byte limit apply here, too.
+        names: names of the scores, as returned by :func:`scorers`.
+        hypotheses: n lines.
+        references: sets of n lines each.
+        settings: settings of ROUGE; sentence marks and the byte limit apply here, too.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]

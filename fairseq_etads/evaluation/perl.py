@@ -59,7 +59,7 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
             continue
         directory = Path(spec.origin).parent
         settings = directory / "settings.json"
-        if settings.is_file():  # files2rouge remembers where the script was put
+        if settings.is_file():  # files2rouge stores the place of the script in this file
             yield package, Path(str(json.loads(settings.read_text(encoding="utf-8")).get("ROUGE_path", ""))).parent
         yield package, directory / "RELEASE-1.5.5"
 
@@ -68,7 +68,7 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
     """The directory of the script and its data.
 
     Raises:
-        ValueError: there is none; the message says what to install.
+        ValueError: the script is not installed; the message says what to install.
     """
     tried = []
     for name, home in _homes(rouge_home):
@@ -134,7 +134,7 @@ def _make_data(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _last_line(stderr: bytes) -> str:
-    """The part of a failed program's messages to show: the last line."""
+    """The last line of a failed program's messages, which is shown to the user."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
@@ -145,15 +145,15 @@ def _evaluate(
 
     Args:
         data: a directory from :func:`_make_data`.
-        evaluations: the files of each: the hypothesis ("peer") first, then its references ("models").
-        options: of the script, in addition to the fixed ones.
+        evaluations: files of each evaluation: first the hypothesis ("peer"), then its references ("models").
+        options: options of the script, in addition to the fixed ones.
 
     Returns:
         The script's name of each metric -> (n, 3), F1, precision and recall of each evaluation in [0, 1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # with two resamples, the fewest that the script can sort; our intervals are computed from the pairs' scores
+    # Two resamples are the fewest that the script can sort. Our intervals are computed from the pairs' scores.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -177,12 +177,12 @@ def perl_scores(
     """Score every pair with ROUGE-1.5.5.pl.
 
     Args:
-        texts: for each pair its hypothesis and then its references, each a list of sentences; pairs may have different
-            numbers of references.
+        texts: hypothesis and then references of each pair, each a list of sentences; pairs may have different numbers
+            of references.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
-        stem: compare stems.
+        stem: whether to compare stems.
         irregular: first replace irregular forms by WordNet's lists, as the script does unless its table is empty.
-        average: take all references of a pair together ("-f A"); otherwise each by itself.
+        average: whether to score all references of a pair together ("-f A"); otherwise each by itself.
         jobs: number of Perl processes that run in parallel.
 
     Returns:

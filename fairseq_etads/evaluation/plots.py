@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-# also where another library has lowered the root logger's level
+# This holds even if another library has lowered the root logger's level.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
@@ -14,7 +14,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise ValueError if matplotlib is missing, before any work is done; ``what`` needs it."""
+    """Raise ValueError if matplotlib, which ``what`` needs, is missing. Called before any work is done."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -40,7 +40,9 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
     """Draw a group of bars for each figure, with a bar for each system.
 
     Args:
-        axes: matplotlib's. systems: see :func:`draw`. names: figure -> its label.
+        axes: axes of matplotlib.
+        systems: the scores to draw, see :func:`draw`.
+        names: figure -> its label.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
@@ -61,7 +63,8 @@ def draw(systems: Dict[str, Any], path: str) -> None:
         systems: name -> "figures" and "positions" as in :class:`.analysis.Analysis`.
         path: file to write; its suffix selects the format.
     """
-    from matplotlib.figure import Figure  # without pyplot: no window, no global state
+    # pyplot is not used, because it opens windows and has global state.
+    from matplotlib.figure import Figure
 
     novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}
     repeated = {f"repeated {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}

@@ -5,7 +5,7 @@ from typing import Dict, List, NamedTuple, Sequence, Tuple
 MOST_EXACT = 8
 """Largest number of sentences that have more than two candidates each."""
 MOST_SENTENCES = 14
-"""Number of sentences from which on each has one candidate; so there are at most 16,384 combinations."""
+"""Number of sentences from which on each one has a single candidate. So there are at most 16,384 combinations."""
 
 
 LENGTHS = ("tokens", "words")
@@ -15,17 +15,18 @@ LENGTHS = ("tokens", "words")
 
 
 class Candidate(NamedTuple):
-    """A way to write a sentence.
+    """A candidate rewriting of a sentence.
 
     Attributes:
-        words: its tokens without the end symbol. log_prob: its score, not divided by a length.
+        words: the summary's tokens without the end symbol.
+        log_prob: the search's score, not divided by a length.
     """
 
     words: Tuple[int, ...]
     log_prob: float
 
     def length(self, kind: str) -> int:
-        """Its length, as one of :data:`LENGTHS` counts it."""
+        """Length of the candidate, counted as in one of :data:`LENGTHS`."""
         return len(self.words) + (kind == "tokens")
 
 
@@ -53,8 +54,9 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
     Returns:
         An index into each beam.
     """
-    bits: Dict[Tuple[int, int], int] = {}  # a bigram -> the bit that stands for it
-    # for each combination of the sentences so far: its bigrams, their number with repetitions, scores, lengths
+    bits: Dict[Tuple[int, int], int] = {}  # the bit that stands for each bigram
+    # An entry of each list belongs to a combination of the sentences so far: its bigrams, their number with
+    # repetitions, its score and its length.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []

@@ -1,6 +1,6 @@
 """Confidence intervals of means, and tests of the difference of two means: bootstrap, randomisation and Student's t.
 
-All draw by a seed that is given, so that the same scores have the same intervals and p-values.
+All functions draw by a given seed, so that the same scores have the same intervals and p-values.
 
 Where documents come in families (near-copies, packages of one source), pass ``families`` (n,), a number per document:
 whole families are then drawn, because documents of one family are not independent.
@@ -50,11 +50,11 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
 
 
 def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Two-sided p-values (...): how often resampled ``means`` (resamples, ...) are as far from ``difference`` as 0 is.
+    """Two-sided p-values (...): share of resampled ``means`` (resamples, ...) as far from ``difference`` as 0 is.
 
     The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
-    # equal differences, summed in another order, may differ in their last digits
+    # Equal differences that are summed in another order may differ in their last digits.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
 

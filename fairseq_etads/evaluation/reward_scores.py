@@ -23,13 +23,13 @@ from .rewards import Entailment, Reward, RougeSal, Text
 Sentences = Sequence[str]
 """Sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""Figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says how they were computed."""
+"""Figures (n, figures) in [0, 100] of all pairs, and the part of the signature that describes their computation."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """(n summaries, n lists of references) -> their figures."""
 
 
 def words_of(text: str) -> List[str]:
-    """Runs of letters a-z and digits, lower-cased: rouge-score's words without stems."""
+    """Split a text into rouge-score's words without stems: runs of letters a-z and digits, lower-cased."""
     from rouge_score import tokenize
 
     found: List[str] = tokenize.tokenize(text, None)

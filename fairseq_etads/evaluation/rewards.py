@@ -163,7 +163,7 @@ def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = Mappi
         makers: name -> factory of a reward that needs more than texts.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no reward of this name.
     """
     if name in REWARDS:
         return REWARDS[name]

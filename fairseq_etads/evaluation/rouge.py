@@ -40,13 +40,13 @@ METRICS = ("rouge1", "rouge2", "rougeL")
 """Metrics that are scored by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
 """The figures of each metric, in their order in arrays of scores, with their names in tables."""
-# our name of a metric -> rouge-score's name; its own "rougeL" joins all sentences into one
+# This maps our name of a metric to rouge-score's name; in rouge-score, "rougeL" joins all sentences into one.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
 def check_at_least(minimum: int, **numbers: int) -> None:
-    """Raise ValueError, naming the option, for the first of ``numbers`` that is below ``minimum``."""
+    """Raise ValueError for the first of ``numbers`` below ``minimum``; the message names the option."""
     for option, value in numbers.items():
         if value < minimum:
             raise ValueError(f"{option} is {value}, must be {minimum} or more")
@@ -72,10 +72,10 @@ class RougeReport:
     """The scores of one system.
 
     Args:
-        scores: metric ("rouge1", say) -> its scores.
+        scores: name of a metric, such as "rouge1" -> its scores.
         signature: one line that names everything the scores depend on.
         n: number of pairs.
-        empty: how many hypotheses are empty.
+        empty: number of empty hypotheses.
     """
 
     scores: Dict[str, Score]
@@ -91,7 +91,7 @@ class RougeReport:
         """Format a table, the number of empty hypotheses and the signature; no newline at the end.
 
         Args:
-            interval: the one of ``FIGURES`` to show with its interval.
+            interval: the figure, one of ``FIGURES``, that is shown with its interval.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
         found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
@@ -109,12 +109,12 @@ class Settings:
     """Settings of scoring.
 
     Args:
-        metrics: of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
+        metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
             Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
-        stem: compare Porter stems.
+        stem: whether to compare Porter stems.
         irregular: replace irregular forms by their base (children: child) before stemming, by the WordNet lists of
             ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
-        sentence_mark, split_sentences: see :func:`.text.split_summary`.
+        sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
         backend: "python" or "perl".
         multi: treatment of several references: the "best" by F1, for each pair and metric; or their "average", with
             matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
@@ -163,14 +163,14 @@ class Settings:
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
-        """The sentences of a summary, cut to ``byte_limit``."""
+        """Split a summary into sentences, cut to ``byte_limit``."""
         return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
 
     def signature(self, references: int) -> str:
         """One line with these settings and the versions of the software that computes the scores.
 
         Args:
-            references: how many references each hypothesis has.
+            references: number of references of each hypothesis.
         """
         mark = self.sentence_mark.encode("unicode_escape").decode("ascii")
         if self.split_sentences:
@@ -179,7 +179,7 @@ class Settings:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
             fields = [self.perl.signature(), f"nltk:{metadata.version('nltk')}"]
-        else:  # nltk brings the stemmer and Punkt's rules
+        else:  # the stemmer and Punkt's rules are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
         fields += [f"stem:{stem}", "tok:a-z0-9", f"split:{split}"]
@@ -202,7 +202,7 @@ class _Tokenizer:
         self.stemmer = None
         if stem:
             porter = PorterStemmer()
-            # rouge-score stems only words of more than three letters, as ROUGE-1.5.5.pl does
+            # Like ROUGE-1.5.5.pl, rouge-score stems only words of more than three letters.
             cached = functools.lru_cache(maxsize=200_000)(lambda word: irregular.get(word) or porter.stem(word))
             self.stemmer = SimpleNamespace(stem=cached)
 
@@ -238,7 +238,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # matches are recall times the reference's n-grams; the hypothesis's n-grams count once per reference
+    # The number of matches is recall times the reference's n-grams. The hypothesis's n-grams count once per reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -320,7 +320,8 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
-    _scorer(settings)  # imports the libraries here, before worker processes are forked, rather than in each of them
+    # This imports the libraries before worker processes are forked, rather than in each of them.
+    _scorer(settings)
     score = functools.partial(_prepare_and_score, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
     if progress:
@@ -334,8 +335,9 @@ def make_report(
     """Make the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
 
     Args:
-        references: how many references each hypothesis has.
-        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
+        references: number of references of each hypothesis.
+        bootstrap: resamples for the intervals; 0: no intervals.
+        seed: seed of the resamples.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -369,7 +371,8 @@ def rouge(
         hypotheses: n summaries. An empty one scores 0 and counts in the means.
         references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
             several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
-        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals.
+        seed: seed of the resamples.
         jobs: processes that share the work; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
         settings: the arguments of :class:`Settings`.

@@ -18,7 +18,7 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# weaker hints: they excuse a name like "test.target-summaries.txt", but do not make a reference suspicious
+# These are weaker hints. They excuse a name like "test.target-summaries.txt", but do not make a reference suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
@@ -26,7 +26,7 @@ def read_lines(path: str) -> List[str]:
     """Lines of a UTF-8 file, plain or compressed, without their line feeds (and carriage returns).
 
     Args:
-        path: of the file; ``-`` is standard input, which can be read once.
+        path: path of the file; ``-`` is standard input, which can be read once.
 
     Raises:
         ValueError: the file cannot be read, or is not UTF-8; the message names the line.
@@ -38,7 +38,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
     """Raise ValueError unless all ``texts`` have the same number of lines, at least one.
 
     Args:
-        names: what to call each of ``texts`` in the error.
+        names: name of each of ``texts`` in the error message.
     """
     for name, lines in zip(names, texts):
         if not lines:
@@ -50,7 +50,8 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 @functools.cache
 def _untrained_punkt() -> Any:
     """Punkt's rules alone, without a trained model."""
-    with deferred(*STATISTICS):  # here, not above: even this import of nltk takes a quarter of a second
+    # Even this part of nltk takes a quarter of a second to import, so it is not imported above.
+    with deferred(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     return PunktSentenceTokenizer()
@@ -64,7 +65,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
 
     Args:
         sentence_mark: separator of sentences; empty for none.
-        split_sentences: if False, the whole summary is one sentence.
+        split_sentences: whether to split summaries; if False, the whole summary is one sentence.
     """
     if not split_sentences:
         parts = [text.replace(sentence_mark, " ") if sentence_mark else text]
@@ -72,7 +73,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
         parts = text.split(sentence_mark)
     else:
         parts = _untrained_punkt().tokenize(text)
-    # no line break may remain inside a sentence: rouge-score would cut there
+    # rouge-score would split a sentence at a line break.
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 

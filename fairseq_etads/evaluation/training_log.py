@@ -17,7 +17,8 @@ TRAIN = "train"
 """Name of the series of means over ``--log-interval`` batches; validations are named after their data set."""
 
 _EPOCH = "train (epoch)"
-_PREFIX = re.compile(  # greedy: if an interruption cut off a line and another was put behind it, the second counts
+# The pattern is greedy: if an interruption cut off a line and another line follows on it, the second one counts.
+_PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
 _INNER = re.compile(r"epoch \d+: +\d+ / \d+ (.+=.+)$")
@@ -25,7 +26,7 @@ _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
 _LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
 
 Series = Dict[int, float]
-"""Updates done -> value of a figure."""
+"""Value of a figure by the number of completed updates."""
 
 
 class TrainingLog:
@@ -35,8 +36,8 @@ class TrainingLog:
     the abandoned updates are dropped.
 
     Attributes:
-        figures: "loss", say -> TRAIN or the name of a validation set -> its values. Values that are not finite are left
-            out.
+        figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> its values. Values that
+            are not finite are left out.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Name -> value of the parts (name, separator, value) that hold a number."""
+    """Read the names and values of the parts (name, separator, value) that hold a number."""
     found = {}
     for name, _, value in parts:
         try:

@@ -1,1 +1,1 @@
-"""The work behind the commands, one module per command, with the command's name."""
+"""Modules that do the work of the commands; each has the name of its command."""

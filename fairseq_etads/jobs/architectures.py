@@ -74,10 +74,10 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = with_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length also differ
+        target.add_symbol("summary")  # this replaces the mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
-    with torch.device("meta"):  # shapes without allocated memory
+    with torch.device("meta"):  # tensors on this device have shapes but no memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -120,7 +120,7 @@ def options_of(arch: str) -> argparse.ArgumentParser:
     group = parser.add_argument_group(f"model {arch}")
     model.add_args(group)
     preset: Any = getattr(model, "__dataclass")()
-    for action in group._group_actions:  # fairseq leaves the defaults to the dataclass
+    for action in group._group_actions:  # fairseq stores the defaults only in the dataclass
         default = getattr(preset, action.dest)
         if str(default).startswith("${model."):
             default = f"--{default[8:-1].replace('_', '-')}"

@@ -14,7 +14,7 @@ from torch import Tensor
 _TRAINING_OPTION = re.compile(
     r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
 )
-"""Options of a model that affect its training but not what its weights mean."""
+"""Options of a model that affect its training but not the meaning of its weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
 """Entries of a task's state about the texts that its model has learned to read and write."""
@@ -44,7 +44,7 @@ def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     task = checkpoint.get("task_state") or {}
     data = {name: value for name, value in task.items() if name.endswith("_dictionary") or name in _READING}
     if "truncate_source" in data:
-        data.setdefault("no_end_if_cut", False)  # which older checkpoints do not have
+        data.setdefault("no_end_if_cut", False)  # older checkpoints lack this entry
     weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
     return {**options, **data, **weights}
 

@@ -35,14 +35,14 @@ _COMMON: Dict[str, Any] = {
     "criterion": {"_name": "summarization_nll"},
     "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
 }
-# as in scripts/train.sh: ETADS, section 4.1
+# These are the settings of scripts/train.sh (ETADS, section 4.1).
 _TRANSFORMER: Dict[str, Any] = {
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
     "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
     "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
     "dataset": {"max_tokens": 4096},
 }
-# as in train_recurrent and ADADELTA in scripts/common.sh: Nallapati et al. 2016, section 4
+# These are the settings of train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
 _RECURRENT: Dict[str, Any] = {
     "task": {"sort_within": 10},
     "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
@@ -59,7 +59,8 @@ _CONVOLUTIONAL: Dict[str, Any] = {
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 
-# Rush et al. 2015 and their release: plain gradient descent; the rate is halved after an epoch without a better loss
+# Rush et al. 2015 and their release use plain gradient descent. The rate is halved after an epoch without a better
+# loss.
 _LANGUAGE_MODEL: Dict[str, Any] = {
     "task": {"truncate_source": 100, "truncate_target": 50},
     "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
@@ -107,7 +108,7 @@ _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt starts from BART's
     "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
     "dataset": {"max_tokens": 2048},
 }
-_SEE: Dict[str, Any] = {  # the last of the lengths in scripts/reproduce/see2017_cnndm.sh
+_SEE: Dict[str, Any] = {  # these are the last lengths in scripts/reproduce/see2017_cnndm.sh
     "task": {"sort_within": 100, "no_end_if_cut": True},
     "criterion": {"length_normalised": True},
     "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
@@ -122,14 +123,14 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
-    "convs2s": {  # as Narayan et al. 2018 on XSum; their dropout is 0.2
+    "convs2s": {  # Narayan et al. 2018 use these settings on XSum; their dropout is 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
         "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
         "dataset": {"batch_size": 32},
     },
     "convs2s_gigaword": _GIGAWORD,
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
-    # the first of the two stages of scripts/reproduce/entail_gigaword.sh
+    # These are the settings of the first of the two stages in scripts/reproduce/entail_gigaword.sh.
     "entail_s2s": {
         "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
         "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
@@ -154,7 +155,7 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
         "optimization": {**_SEE["optimization"], "max_update": 3000},
     },
-    # task.init_from and task.extractor initialise both parts, see scripts/reproduce/inconsistency_cnndm.sh
+    # The options task.init_from and task.extractor initialise both parts, see scripts/reproduce/inconsistency_cnndm.sh.
     "unified_summarizer": {
         **_SEE,
         "task": {**_SEE["task"], "truncate_source": 600},

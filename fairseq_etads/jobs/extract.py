@@ -28,8 +28,9 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     """Write the extracts of a split, and describe them.
 
     Args:
-        folder: folder of binarised data. args: arguments of the command. unit: "words" or "sentences" if probabilities
-            of these are needed, else None.
+        folder: folder of binarised data.
+        args: arguments of the command.
+        unit: "words" or "sentences" if probabilities of these are needed, else None.
 
     Raises:
         InputError: the documents have no sentences, or the probabilities are of other documents.

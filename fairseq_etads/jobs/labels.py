@@ -52,10 +52,12 @@ class Labeller(NamedTuple):
     """Makes the labels of documents.
 
     Attributes:
-        pairs: the split. kind: "words", "match", "extract", "f1" or "distribution".
-        limit: how many tokens are read of a document.
-        subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
-        idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
+        pairs: the split.
+        kind: "words", "match", "extract", "f1" or "distribution".
+        limit: maximum number of tokens read per document.
+        subwords: the data's kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: inverse document frequencies for "distribution", see
+            :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
     """
 
     pairs: PreparedPairs
@@ -73,7 +75,7 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # marks stay in the summary, so that no run crosses from one of its sentences to the next
+        # Marks stay in the summary, so that no run extends from one of its sentences to the next.
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
@@ -124,7 +126,8 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
     """Yield a Labeller method's result for each document, in order.
 
     Args:
-        arguments: of :func:`_open`, with which other processes make the same labeller. jobs: processes.
+        arguments: arguments of :func:`_open`, with which other processes make the same labeller.
+        jobs: processes.
     """
     count = len(labeller.pairs)
     if jobs == 1:
@@ -140,7 +143,10 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     """Write the labels of a split; returns messages about them.
 
     Args:
-        folder: with binarised data. kind, limit: see :class:`Labeller`. path: of the file. jobs: processes.
+        folder: folder with binarised data.
+        kind, limit: settings of the labels, see :class:`Labeller`.
+        path: path of the file.
+        jobs: processes.
 
     Raises:
         InputError: the split has no summaries, or its documents no sentence marks where these are needed.
@@ -172,8 +178,10 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     """Write sentences of a split's summaries, and their matching sentences of documents, as lines of text.
 
     Args:
-        folder: with binarised data. limit: maximum number of tokens read per document. out: folder for SPLIT.source,
-            with sentences of documents, and SPLIT.target, with sentences of summaries. jobs: processes.
+        folder: folder with binarised data.
+        limit: maximum number of tokens read per document.
+        out: folder for SPLIT.source, with sentences of documents, and SPLIT.target, with sentences of summaries.
+        jobs: processes.
 
     Returns:
         messages about them.

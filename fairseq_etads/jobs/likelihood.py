@@ -23,8 +23,10 @@ def score_subset(
     """The likelihoods of a data set's references, and whether they are new.
 
     Args:
-        checkpoint: of fairseq-train. data: its data directory; None for the training's.
-        path: file of the likelihoods. max_tokens: source tokens per batch.
+        checkpoint: path of a checkpoint of fairseq-train.
+        data: path of the data set; None for the training's.
+        path: file of the likelihoods.
+        max_tokens: source tokens per batch.
 
     Raises:
         InputError: the checkpoint or the data cannot be read, or do not belong together.

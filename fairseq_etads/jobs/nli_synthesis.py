@@ -1,6 +1,7 @@
 """Make training pairs for entailment models from a corpus's reference summaries; for ``etads-nli synthesise``.
 
-These pairs replace SNLI and MultiNLI where they are not available: "synthetic NLI". Without torch and fairseq.
+These pairs ("synthetic NLI") replace SNLI and MultiNLI where these are not available. This module imports neither torch
+nor fairseq.
 """
 
 import re
@@ -82,7 +83,8 @@ class Synthesis:
                         premise lacks; none if it has neither
 
     Args:
-        references: of a split. seed: of all random choices.
+        references: the references of a split.
+        seed: seed of all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):

@@ -102,7 +102,8 @@ class Pairs:
 
 
 def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
-    return [sys.intern(word) for word in tokenizer.encode(text).split()]  # each distinct word once in memory
+    # Interned strings keep each distinct word in memory only once.
+    return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
 class Encoded(NamedTuple):
@@ -149,8 +150,8 @@ class Trainer:
     """A model and its optimiser.
 
     Args:
-        model: to be trained; the word vectors stay as they are if they need no gradient.
-        pairs: of the training.
+        model: the model to be trained; its word vectors stay as they are if they need no gradient.
+        pairs: the training pairs.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):
@@ -224,7 +225,8 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
     Args:
         out: folder for the model of the epoch with the best accuracy, and for the state of the training.
-        epochs: maximum number. patience: number of epochs without a better accuracy after which to stop.
+        epochs: maximum number.
+        patience: number of epochs without a better accuracy after which to stop.
 
     Raises:
         InputError: files cannot be read, or the folder holds a training with other options or other pairs.
@@ -239,7 +241,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
-    # else the best epoch's model would be lost
+    # A training continues only if all three files exist, since the best epoch's model might be lost otherwise.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")

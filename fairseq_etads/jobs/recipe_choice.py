@@ -152,7 +152,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """Options of etads-prepare: from an earlier call, or whole words, as many as can be learned from the text."""
+    """Options of etads-prepare: an earlier call's, or whole words, with as many of them as the text can teach."""
     if args.recipe == "paper" or _begun_without(args):
         return []
     check_suitable(args.recipe or "paper", args.arch)

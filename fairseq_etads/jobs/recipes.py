@@ -39,8 +39,9 @@ class Data:
     """Training data.
 
     Attributes:
-        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether documents and summaries
-            share a dictionary.
+        pairs: number of pairs.
+        documents, summaries: lengths of the documents and of the summaries.
+        one_dictionary: whether documents and summaries share a dictionary.
     """
 
     pairs: int
@@ -71,13 +72,16 @@ class Size:
     """Size and limits of a named recipe.
 
     Attributes:
-        layers: number in the encoder, and in the decoder. width: of word vectors. heads: number of attention heads.
-        minutes: maximum duration of training. core_minutes: if not 0, the same in minutes of one core, divided among
-            all cores.
-        most_epochs: maximum number of epochs. truncation: percentage of documents read whole, and maximum lengths of
-            documents and summaries.
+        layers: number in the encoder, and in the decoder.
+        width: width of the word vectors.
+        heads: number of attention heads.
+        minutes: maximum duration of training.
+        core_minutes: if not 0, the maximum duration in minutes of one core, divided among all cores.
+        most_epochs: maximum number of epochs.
+        truncation: percentage of documents read whole, and maximum lengths of documents and summaries.
         max_tokens: source tokens per batch; halved if there are few epochs.
-        rate: Muon's learning rate if there are few epochs; otherwise halved. smoothing: label smoothing.
+        rate: Muon's learning rate if there are few epochs; otherwise halved.
+        smoothing: label smoothing.
     """
 
     layers: int
@@ -104,8 +108,11 @@ class Recipe:
     """Settings chosen for a training.
 
     Attributes:
-        name: one of NAMES except paper. train: options of fairseq-train. decoding: decoding options by name.
-        steps, epochs, minutes: duration of training. says: lines that describe the choice to the user.
+        name: name of the recipe, one of NAMES except paper.
+        train: options of fairseq-train.
+        decoding: decoding options by name.
+        steps, epochs, minutes: duration of training.
+        says: text in lines that describes the choice to the user.
     """
 
     name: str
@@ -155,8 +162,10 @@ def choose(
     """Choose the settings of a recipe.
 
     Args:
-        name: small, base or large. arch: one of SUITABLE. given: options of fairseq-train that override the recipe's;
-            options that depend on these are adapted or left out.
+        name: name of the recipe: small, base or large.
+        arch: name of the architecture, one of SUITABLE.
+        given: options of fairseq-train that override the recipe's; options that depend on these are adapted or left
+            out.
         minutes: maximum duration of training; None: the recipe's.
 
     Raises:
@@ -251,7 +260,7 @@ class _Given:
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     """Options of the model, without options that have no effect or exclude the given ones."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    # The widths of the decoder follow those of the encoder, also where the user gives them.
+    # The widths of the decoder follow the widths of the encoder, even if the user gives them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
@@ -282,7 +291,7 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
-        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
+        found.append("--fp16-no-flatten-grads")  # Muon needs matrices, which fairseq would otherwise flatten
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
@@ -303,12 +312,13 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     """Floating-point operations per step: six per weight and token, plus the operations of attention.
 
     Args:
-        read: numbers of tokens of a document and of a summary. pairs: number of pairs in a batch. known: size of the
-            vocabulary.
+        read: numbers of tokens of a document and of a summary.
+        pairs: number of pairs in a batch.
+        known: size of the vocabulary.
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", width)  # the decoder's follow the encoder's
+        width = given.number(f"--{side}-embed-dim", width)  # the decoder's width follows the encoder's
         wide = given.number(f"--{side}-ffn-embed-dim", wide)
         layers = given.number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)

@@ -31,7 +31,8 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     """Write the summaries of a split, and describe them.
 
     Args:
-        folder: with binarised data. args: of the command, with paths of checkpoints.
+        folder: folder with binarised data.
+        args: the command's arguments, with paths of checkpoints.
 
     Raises:
         InputError: a checkpoint has another kind of model or other data, or documents have no sentences.
@@ -123,8 +124,8 @@ class _Output:
     """A file of summaries that gets its name when it is complete; until then a later call can continue it.
 
     Args:
-        path: of the file. made_by: settings that determine the summaries; partial summaries of other settings are
-            deleted.
+        path: path of the file.
+        made_by: settings that determine the summaries; partial summaries of other settings are deleted.
 
     Attributes:
         done: number of summaries that it already has.
@@ -137,7 +138,8 @@ class _Output:
         found = b""
         if self.record.is_file() and self.partial.is_file() and self.record.read_text(encoding="utf-8") == text:
             found = self.partial.read_bytes()
-            found = found[: found.rfind(b"\n") + 1]  # the last line may be incomplete
+            # The last line may be incomplete.
+            found = found[: found.rfind(b"\n") + 1]
         self.lines: List[str] = found.decode("utf-8").split("\n")[:-1]
         self.done = len(self.lines)
         path.parent.mkdir(parents=True, exist_ok=True)

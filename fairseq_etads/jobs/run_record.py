@@ -25,8 +25,9 @@ class RunRecord:
     """Command and data of the training of a run.
 
     Attributes:
-        command: the words of the command line of fairseq-train. prepared: the folder with the prepared data, or empty.
-        data: see :func:`data_of`.
+        command: the words of the command line of fairseq-train.
+        prepared: the folder with the prepared data, or empty.
+        data: identity of the prepared data, see :func:`data_of`.
     """
 
     command: List[str]
@@ -84,7 +85,8 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     record = RunRecord.read(run)
     if record is None or not record.prepared:
         return inside
-    for folder in (Path(record.prepared), inside):  # a run that was moved has its own inside
+    # A run that was moved has its prepared data inside its folder.
+    for folder in (Path(record.prepared), inside):
         if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
             return folder
     others = (Path(record.prepared) / "prepare.json").is_file()

@@ -24,7 +24,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
-    except InputError:  # the checkpoint says where they were
+    except InputError:  # the checkpoint has the path of its data
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
 
@@ -39,7 +39,7 @@ def device_of(name: Optional[str]) -> Any:
     """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if it does not
     exist.
     """
-    from ..summarizer.summarizer import device_of as checked  # late: it imports torch
+    from ..summarizer.summarizer import device_of as checked  # imported here, because it imports torch
 
     return checked(name)
 
@@ -48,12 +48,14 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
     """A TextTokenizer that joins words, with their subwords joined, into text; sentence marks stay.
 
     Args:
-        dictionary: of the data. subwords: see :func:`~fairseq_etads.text.subwords.word_ends`. folder: for the message.
+        dictionary: the data's dictionary.
+        subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        folder: folder of the data, for the error message.
 
     Raises:
         InputError: the data has GPT-2's pieces.
     """
-    from ..text.tokenizer import TextTokenizer  # late: it imports fairseq
+    from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.kinds import detect_words
 
     if subwords == "gpt2":

@@ -26,7 +26,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     """Write the probabilities of the splits in ``args``, and report their quality.
 
     Args:
-        checkpoint: of fairseq-train. data: its data directory; None for the training's.
+        checkpoint: path of a checkpoint of fairseq-train.
+        data: folder of binarised data; None for the training's.
 
     Raises:
         InputError: the checkpoint is not a selector's, or the data or the labels cannot be read.
@@ -101,7 +102,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # for words, padding may be on either side; for sentences, units without words keep their numbers
+            # For words, padding may be on either side. For sentences, units without words keep their numbers.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 

@@ -27,7 +27,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
     """Write the shortened splits, and record the selection settings in the run; yields a message per split.
 
     Args:
-        args: of the command.
+        args: the command's arguments.
 
     Raises:
         InputError: the text and the data differ, or probabilities are missing or from other documents.
@@ -116,6 +116,6 @@ def _shorten_split(
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
     """Sentences of a raw line that have tokens; None if their number differs from the ``encoded`` ones."""
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
-    if len(sentences) != len(encoded):  # the tokeniser drops sentences without remaining words
+    if len(sentences) != len(encoded):  # the tokeniser drops sentences in which no words remain
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None

@@ -32,7 +32,8 @@ class Limits(NamedTuple):
     """Limits of a shortlist.
 
     Attributes:
-        frequent: number of words on every list. per_word: maximum number of words associated with a word of a document.
+        frequent: number of words on every list.
+        per_word: maximum number of words associated with a word of a document.
         truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
@@ -113,9 +114,11 @@ class WordsTogether:
     """Finds the summary words that are most associated with each document word.
 
     Args:
-        pairs: of the training data. per_word: k. frequent: ids that are on every list, so that rows omit them.
-        own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
-        counts: of :func:`document_frequencies`.
+        pairs: pairs of the training data.
+        per_word: k, the number of words per row.
+        frequent: ids that are on every list, so that rows omit them.
+        own: id in summaries of each word of documents, which is on the word's list anyway; -1: none.
+        counts: document frequencies, as returned by :func:`document_frequencies`.
     """
 
     def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
@@ -123,12 +126,12 @@ class WordsTogether:
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
         is_counted[frequent] = False
-        self.columns = is_counted.nonzero()[0]  # ids of the summaries' words to count
+        self.columns = is_counted.nonzero()[0]  # ids of the words of summaries that are counted
         self._column_of = np.full(len(is_counted), -1)
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """Table (V_s, k), int32: ids, the likeliest first; -1 where there are no more."""
+        """Table (V_s, k), int32: ids, the most probable first; -1 where there are no more."""
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
         if not len(rows) or not len(self.columns):
@@ -154,7 +157,8 @@ class WordsTogether:
         row_of[words] = np.arange(len(words))
         for number in self.pairs.progress(what):
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
-            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1  # distinct words: each cell occurs at most once
+            # Words are distinct, so each cell occurs at most once.
+            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
         return counts
 
 

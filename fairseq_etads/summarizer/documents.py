@@ -1,4 +1,4 @@
-"""Turn raw documents into parts, batches and ids, and ids of summaries into words. Without a growing copy tail.
+"""Turn raw documents into parts, batches and ids, and ids of summaries into words, without a growing copy tail.
 
 In a batch, words that are not in the dictionary get the ids after its last one, in order of occurrence. The model only
 needs to distinguish them, and they are forgotten after the batch, so memory does not grow with the number of documents.
@@ -26,9 +26,13 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: its place in the input. text: raw. tokens: the tokens that are read. left_out: number of further tokens.
-        picked: the tokens' sentences, if an extractor has selected them; None: all are read. places: with ``picked``,
-            the index of each token's sentence, -1 for a mark. levels: level of each of these sentences.
+        number: position of the document in the input.
+        text: the raw text.
+        tokens: the tokens that are read.
+        left_out: number of further tokens.
+        picked: the tokens' sentences, if an extractor has selected them; None: all are read.
+        places: index of each token's sentence, -1 for a mark; only with ``picked``.
+        levels: level of each of these sentences.
     """
 
     number: int
@@ -44,7 +48,7 @@ class Batch(NamedTuple):
     """Documents, and a model's input from them.
 
     Attributes:
-        sample: as a fairseq dataset makes it, on the CPU.
+        sample: the batch on the CPU, in the form in which a fairseq dataset makes it.
         new_words: the words of the ids after the source dictionary's last one.
         padding: number of places before the first token in each document's row.
     """
@@ -92,7 +96,7 @@ class TextProcessing:
         for place, sentence in enumerate(pick.selection.sentences):
             line = " ".join(self.tokenizer.words.encode(sentence.text, self.tokenizer.keep_case))
             if self.subwords is not None:
-                # GPT-2's pieces begin with the space before them
+                # GPT-2's pieces begin with the space before their word.
                 line = self.subwords.encode(f" {line}" if place and self.subword_kind == "gpt2" else line)
             found = tokenize_line(line)
             if place and self.tokenizer.marks != "drop":
@@ -207,7 +211,7 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
+        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # a lone "▁" has no letters
 
     def shown(self, token: str) -> str:
         """Spell a token without the marks of subwords; empty for the end symbol."""

@@ -1,4 +1,4 @@
-"""Documents that are summarised many times with different decoding options: read once, encoded once."""
+"""Documents that are summarised many times with different decoding options, but read and encoded only once."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -22,9 +22,10 @@ class Hypothesis(NamedTuple):
     """A hypothesis of a search with extractive weights.
 
     Attributes:
-        text: of the summary. features: five numbers; the score is their sum with the weights 1 and the weights of all
-            features except log p. The last four are counts of words, bigrams, trigrams and reorderings over the length
-            penalty; the first is the rest of the score.
+        text: text of the summary.
+        features: five numbers; the score is their sum with the weights 1 and the weights of all features except log p.
+            The last four are counts of words, bigrams, trigrams and reorderings over the length penalty; the first is
+            the rest of the score.
     """
 
     text: str
@@ -39,12 +40,15 @@ class EncodedDocuments:
     single thread.
 
     Args:
-        texts: raw text. max_tokens: source tokens in a batch, padding included.
+        texts: raw texts.
+        max_tokens: source tokens in a batch, padding included.
         state_bytes: memory limit of the cache; 0: no cache.
 
     Attributes:
-        documents: number of documents with words, which the model reads. encoded_once: number of cached ones, known
-            after the first call. state_bytes: memory of the cache. max_tokens: as given.
+        documents: number of documents with words, which the model reads.
+        encoded_once: number of cached ones, known after the first call.
+        state_bytes: memory of the cache.
+        max_tokens: the given number of tokens per batch.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class EncodedDocuments:
         """Return all hypotheses of the search, in the order of the documents; none for a document without words.
 
         Args:
-            on_batch, decoding: as for :meth:`summarize`, ``extractive_weights`` among them.
+            on_batch, decoding: the same as for :meth:`summarize`; ``decoding`` includes ``extractive_weights``.
         """
         summarizer = self._summarizer
         search = summarizer._search(decoding, origins=False)

@@ -36,10 +36,13 @@ class _Pass(NamedTuple):
     """Results of a pass over one document and T tokens of its summary.
 
     Attributes:
-        log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, True for the unknown word.
-        pointer: None without one. shares: copying's share of each probability (T,). copied_from: (T,), -1 for a
-            generated token.
-        records: of the attention modules, by their names.
+        log_probs: log-probabilities of the tokens (T,).
+        attention: (T, S) or None.
+        is_unknown: (T,) bool, True for the unknown word.
+        pointer: None without one.
+        shares: copying's share of each probability (T,).
+        copied_from: (T,), -1 for a generated token.
+        records: records of the attention modules, by their names.
     """
 
     log_probs: Tensor
@@ -55,11 +58,13 @@ class Explainer:
     """Explains summaries of one model. Threads may share it; their calls run one by one.
 
     Args:
-        model: in evaluation mode; it is not changed. texts: of its folder. architecture: its name.
+        model: a model in evaluation mode; it is not changed.
+        texts: text processing of the model's folder.
+        architecture: name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # a copy of the modules, because its attention is observed while others may use the model
+        # The modules are copied, because their attention is observed while others may use the model.
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
@@ -69,7 +74,7 @@ class Explainer:
         """Parse a given summary as the model would write it.
 
         Raises:
-            InputError: it has no words, or more than the model has positions for.
+            InputError: the summary has no words, or more words than the model has positions.
         """
         texts = self._texts
         tokens = texts.summary_tokens(summary)
@@ -86,7 +91,8 @@ class Explainer:
         """Explain the model's summary of a raw text.
 
         Args:
-            summary: its text. score: the search's score; None: the summary was given.
+            summary: text of the summary.
+            score: the search's score; None: the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:

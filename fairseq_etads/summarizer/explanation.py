@@ -26,7 +26,7 @@ class SourceToken:
     """A token of the document as the model reads it.
 
     Attributes:
-        text: its spelling, with the marks of subwords.
+        text: the token's spelling, with the marks of subwords.
         start, end: the characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
             changed the text too much to find them.
         known: whether the model can write it without copying.
@@ -43,7 +43,7 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: its spelling, with the marks of subwords.
+        text: the token's spelling, with the marks of subwords.
         shown: without these marks.
         starts_word: False for the second and later subwords of a word.
         log_probability: log P of the token given the previous ones; -inf if the model cannot have written it here.
@@ -73,7 +73,7 @@ class SaliencyLayer:
     """Saliency gates of one decoder layer.
 
     Attributes:
-        layer: from 1.
+        layer: number of the layer, from 1.
         gate: mean of g_ij over heads and the summary's tokens, for each token of the document (S,).
     """
 
@@ -86,8 +86,9 @@ class FocusLayer:
     """Centres and scopes of focus-attention in one encoder layer.
 
     Attributes:
-        layer: from 1.
-        centers: mu (H, S), in tokens from 0. scopes: sigma (H, S), in tokens.
+        layer: number of the layer, from 1.
+        centers: mu (H, S), in tokens from 0.
+        scopes: sigma (H, S), in tokens.
         strengths: factors of the bias (H,), if they are learned.
     """
 
@@ -106,23 +107,24 @@ class Explanation:
 
     Attributes:
         document: the raw text.
-        source: its tokens that the model read, the end symbol last; empty if there was nothing to read.
+        source: tokens of the document that the model read, the end symbol last; empty if there was nothing to read.
         left_out: number of further tokens of the document.
-        summary: its text.
-        tokens: of the summary as the model wrote them, the end symbol last.
+        summary: text of the summary.
+        tokens: tokens of the summary in the form in which the model wrote them, the end symbol last.
         score: the search's score; None if the summary was given.
-        architecture: of the model.
-        pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None: the model has no
-            saliency-selection.
-        attention: to the document (T, S), rows sum to 1: in Transformers the last decoder layer's, mean over heads,
-            before any gate.
+        architecture: name of the model's architecture.
+        pointer: "none", "soft" or "switch".
+        saliency_gate: the form of the gate; None: the model has no saliency-selection.
+        attention: attention to the document (T, S); rows sum to 1. In Transformers it is the last decoder layer's, mean
+            over heads, before any gate.
         copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
         saliency: the gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
             otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
         selected: gated attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder
             reads the document. None without saliency-selection.
-        saliency_layers, focus_layers: layers that have the mechanism. picked: the sentences that an extractor selected
-            from the whole document, the only ones that were read; None: the model has no extractor.
+        saliency_layers, focus_layers: layers that have the mechanism.
+        picked: the sentences that an extractor selected from the whole document, the only ones that were read; None:
+            the model has no extractor.
     """
 
     document: str
@@ -215,7 +217,7 @@ class Explanation:
         """The explanation as a page that needs no other file and no network; see docs/explain.md.
 
         Args:
-            title: such as the name of the document.
+            title: title of the page, such as the name of the document.
         """
         return page(self.to_dict(), title)
 

@@ -1,4 +1,4 @@
-"""An explanation as one self-contained HTML page: no other file, no network.
+"""An explanation as one self-contained HTML page, which needs no other file and no network.
 
 :func:`page` takes the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers are
 in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table of figures can still
@@ -29,7 +29,8 @@ def page(data: Dict[str, Any], title: str = "") -> str:
     """Make the page of an explanation.
 
     Args:
-        data: of :meth:`Explanation.to_dict`. title: such as the name of the document.
+        data: the explanation, as returned by :meth:`Explanation.to_dict`.
+        title: title of the page, such as the name of the document.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (

@@ -22,7 +22,8 @@ class SentencePicker:
     """Selects sentences of raw documents. Threads may share it.
 
     Args:
-        loaded: the extractor's own folder. picking: settings of its selection.
+        loaded: the extractor's own folder.
+        picking: settings of its selection.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking):
@@ -35,7 +36,8 @@ class SentencePicker:
         """Select sentences of a document.
 
         Args:
-            text: raw. line: the same, cleaned, with or without sentence marks.
+            text: the raw text.
+            line: the same, cleaned, with or without sentence marks.
         """
         sentences, tokens = self._sentences(line)
         probabilities = self._probabilities(tokens)

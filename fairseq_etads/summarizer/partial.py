@@ -14,13 +14,13 @@ class PartialSummary:
 
     Attributes:
         number: the document's place in the input.
-        text, tokens: as in :class:`Summary`.
-        score: as in :class:`Summary`; for an unfinished summary, its score if it ended here.
+        text, tokens: the summary's text and tokens, as in :class:`Summary`.
+        score: the search's score, as in :class:`Summary`; for an unfinished summary, its score if it ended here.
         has_ended: whether the model has ended it. The search continues as long as a better one can follow.
         spans: characters text[start:end] of each token that was read; None where they cannot be determined.
-        attention: to the document when its last token was written: a weight for each token that was read. With the
-            weight of the document's end they add up to 1. None if the summary has ended, or if the model has no
-            attention.
+        attention: attention to the document when the summary's last token was written: a weight for each token that was
+            read. With the weight of the document's end they add up to 1. None if the summary has ended, or if the model
+            has no attention.
         copying: the copy distribution of that step, likewise; None also for a model without a pointer.
     """
 
@@ -40,7 +40,7 @@ OnPartialSummary = Callable[[PartialSummary], None]
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
     """Make the ``on_step`` of a search over a batch, which passes text instead of ids to the caller's ``on_step``."""
 
-    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # by the row in the batch
+    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the key is the row in the batch
 
     def partial_summary(best: BestSoFar) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]

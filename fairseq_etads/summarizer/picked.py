@@ -9,9 +9,9 @@ class PickedSentence:
     """A selected sentence.
 
     Attributes:
-        text: white space and invisible characters cleaned. start, end: the characters text[start:end] of the raw
-            document; None where they cannot be determined.
-        number: its index among the document's sentences, from 0.
+        text: white space and invisible characters cleaned.
+        start, end: the characters text[start:end] of the raw document; None where they cannot be determined.
+        number: index of the sentence in the document, from 0.
         probability: the extractor's probability that a summary uses it.
     """
 
@@ -27,8 +27,9 @@ class Selection:
     """Sentences selected after scoring all of a document's sentences.
 
     Attributes:
-        sentences: the selected ones, in the document's order. total: number of the document's sentences. words: number
-            of its words, separated by white space.
+        sentences: the selected ones, in the document's order.
+        total: number of the document's sentences.
+        words: number of its words, separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]

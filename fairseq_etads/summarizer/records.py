@@ -14,10 +14,11 @@ class RecordSummarizer:
     restarts workers that have ended, and gives their batches to others.
 
     Args:
-        folder: of the model, or the name of one that comes with the package. Every worker must have access to it.
-        column: of the texts.
-        device: such as "cuda"; None: a GPU if the worker sees one.
-        options: of :meth:`Summarizer.stream`: decoding options, ``max_tokens``.
+        folder: the model's folder, or the name of a model that comes with the package. Every worker must have access to
+            it.
+        column: name of the column with the texts.
+        device: name of a device such as "cuda"; None: a GPU if the worker sees one.
+        options: options of :meth:`Summarizer.stream`: decoding options and ``max_tokens``.
 
     Raises:
         InputError: the folder or an option is wrong.
@@ -26,7 +27,7 @@ class RecordSummarizer:
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # so that a wrong option is refused before the first batch
+        self.summarizer.stream([], **options)  # this refuses a wrong option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Add three columns to a batch.

@@ -76,19 +76,19 @@ class Summarizer:
         """Load a model folder made by ``etads-export``. No code of the folder is run.
 
         Args:
-            folder: or the name of a model that comes with the package, such as "debian".
-            device: such as "cpu" or "cuda:0" (None: the GPU if there is one).
+            folder: the folder, or the name of a model that comes with the package, such as "debian".
+            device: name of a device such as "cpu" or "cuda:0"; None: the GPU if there is one.
 
         Raises:
-            InputError: it is not a model folder, is damaged, or was made by a later version; the message says what to
-                do.
+            InputError: the folder is not a model folder, is damaged, or was made by a later version; the message says
+                what to do.
         """
         return cls(find_folder(folder), device)
 
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format, whatever the other options
+        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format; the other options do not matter
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -120,7 +120,8 @@ class Summarizer:
         """Summarise one text or several.
 
         Args:
-            texts: raw text; its lines are paragraphs. One text gives one summary, several a list in the same order.
+            texts: a raw text or several; lines are paragraphs. One text gives one summary, several texts a list in the
+                same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
             on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
                 of this call. It can stop the call: its exceptions are raised here.
@@ -149,11 +150,12 @@ class Summarizer:
         """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
 
         Args:
-            texts: may be endless; at most ``read_ahead`` of them are read before their summaries are returned.
+            texts: raw texts, possibly without end; at most ``read_ahead`` of them are read before
+                their summaries are returned.
             read_ahead: 1 summarises each text immediately; larger numbers are faster, because batches have similar
                 lengths.
             errors: "raise", or "keep": continue, and report the problem in :attr:`Summary.problem`.
-            max_tokens, decoding: as for :meth:`summarize`.
+            max_tokens, decoding: the same as for :meth:`summarize`.
 
         Raises:
             InputError: see :meth:`summarize`; raised immediately, not only when the first summary is requested.
@@ -233,7 +235,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # now, when an unsupported dtype can be attributed to the option
+                copies.current()  # built now, so that the error for an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             generator = SummaryGenerator(
                 [self._model],

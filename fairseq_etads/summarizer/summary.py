@@ -17,7 +17,7 @@ class CopiedWord:
     generating. If the word has several places, the one with the most copy attention counts.
 
     Attributes:
-        word: in the spelling of the summary's tokens, with joined subwords.
+        word: the word in the spelling of the summary's tokens, with joined subwords.
         first, last: the places of its first and last token in :attr:`Summary.tokens`.
         start, end: the characters text[start:end] of the raw document from which it was copied; None if tokenisation
             has changed the text too much to find them.
@@ -32,10 +32,10 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Numbers of a document's tokens that the model has read and left out.
+    """Numbers of tokens of a document that the model has read and that it has left out.
 
     Attributes:
-        read, left_out: numbers of tokens.
+        read, left_out: number of tokens that were read, and of further tokens.
     """
 
     read: int
@@ -47,10 +47,10 @@ class Summary:
     """A summary of one document.
 
     Attributes:
-        text: with "<q>" between sentences, if the model has learned to write it; see :attr:`sentences`.
+        text: the text, with "<q>" between sentences if the model has learned to write it; see :attr:`sentences`.
         score: the search's score: log-probability, normalised and less the penalties. Only compare scores for the same
             document.
-        tokens: as the model wrote them.
+        tokens: tokens of the summary in the form in which the model wrote them.
         copied: the words that were copied, in the order of the summary; empty for a model without a pointer.
         truncation: numbers of tokens that were read and left out.
         problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
@@ -66,7 +66,8 @@ class Summary:
     problem: str = ""
     picked: Optional[Selection] = None
 
-    # set on the instance by the summariser; not a field, because copies and pickles of a summary are only data
+    # The summariser sets this on the instance. It is not a field, because copies and pickles of a summary are only
+    # data.
     _make_explanation: ClassVar[Any] = None
 
     def explain(self) -> Explanation:

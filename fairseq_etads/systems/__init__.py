@@ -32,7 +32,7 @@ def register() -> None:
 
 
 def _missing(sentence: str) -> Type[Any]:
-    """Make a placeholder for a model or criterion of a missing system: fairseq's every use of it raises ValueError."""
+    """Make a placeholder for a model or criterion of a missing system; it raises ValueError when fairseq uses it."""
 
     class Missing:
         @classmethod

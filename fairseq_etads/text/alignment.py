@@ -36,7 +36,7 @@ def fold(text: str) -> str:
 
 def _visible(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cs":  # half of a UTF-16 pair, which cleaning replaces
+    if category == "Cs":  # cleaning replaces half of a UTF-16 pair
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 
@@ -45,7 +45,8 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
     """Approximate a token's spelling in the text, closely enough for :func:`fold`.
 
     Args:
-        words: the tokeniser's kind of words, one of WORD_KINDS. subwords: "subword_nmt", "sentencepiece" or None.
+        words: the tokeniser's kind of words, one of WORD_KINDS.
+        subwords: "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
         token = token[:-2]
@@ -66,7 +67,7 @@ class _Folded:
         self._clusters = self._split()
 
     def _split(self) -> Iterator[Span]:
-        """Spans of characters, each with the accents that follow it."""
+        """Yield the span of each character with the accents that follow it."""
         start, text = 0, self.text
         while start < len(text):
             end = start + 1
@@ -92,7 +93,7 @@ class _Folded:
 
 
 def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
-    """The span in ``text`` of each token; None where it cannot be determined.
+    """Find the span of each token in ``text``; None where it cannot be determined.
 
     Args:
         spelled: the tokens in the order of the text, each as :func:`spelling` returns it; empty for tokens that are not

@@ -27,7 +27,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
     """The object that a JSON file holds.
 
     Raises:
-        InputError: it is damaged; ``advice`` says what to do.
+        InputError: the file is damaged; ``advice`` says what to do.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ def list_of(checksums: Dict[str, str]) -> str:
 
 
 def _read_list(content: str) -> Dict[str, str]:
-    """Name -> SHA-256 of a list, with or without its first line; raises ValueError if it is damaged."""
+    """Read the SHA-256 by name from a list, with or without its first line; raises ValueError if it is damaged."""
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
         rest = content
@@ -62,7 +62,7 @@ class Checksums:
 
     Args:
         folder: it need not exist.
-        advice: what the user can do about a damaged file; a sentence without its full stop.
+        advice: advice to the user about a damaged file; a sentence without its full stop.
 
     Attributes:
         listed: name -> SHA-256; a name is a path in the folder, such as "words/train.source". Empty without a list.

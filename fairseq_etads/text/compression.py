@@ -86,7 +86,7 @@ class _Decompressed(io.RawIOBase):
         self.rest = b""  # compressed bytes after the end of the stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0
-        """Compressed bytes so far."""
+        """Numbers of compressed and decompressed bytes so far."""
 
     def readable(self) -> bool:
         return True
@@ -99,7 +99,7 @@ class _Decompressed(io.RawIOBase):
                 return 0
             try:
                 self.ready = memoryview(self._decompress(block))
-            except Exception as error:  # every library has its own exception
+            except Exception as error:  # every compression library has its own exceptions
                 raise OSError(f"damaged: {error}") from None
             self._check_size()
             if self.stream.eof:
@@ -124,7 +124,7 @@ class _Decompressed(io.RawIOBase):
             )
 
     def _next_block(self) -> bytes:
-        """Compressed bytes for the stream, or for a new one if necessary; none at the end of the file."""
+        """Read compressed bytes for the stream, or for a new one if necessary; none at the end of the file."""
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:

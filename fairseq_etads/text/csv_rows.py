@@ -23,7 +23,7 @@ def parse_delimiter(text: str) -> str:
     """The character that --delimiter names; "tab" and "\\\\t" mean the tabulator. Empty if the option is not given.
 
     Raises:
-        InputError: it cannot separate cells.
+        InputError: this character cannot separate cells.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -32,12 +32,13 @@ def parse_delimiter(text: str) -> str:
 
 
 def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """All rows, the header too; a blank line is an empty row.
+    """Yield all rows, including the header; a blank line is an empty row.
 
     Args:
-        lines: the lines of the file with their ends. path: for messages.
+        lines: the lines of the file with their ends.
+        path: path of the file, for messages.
         quotes: whether a quote encloses a cell.
-        counts: the number of changed characters is added.
+        counts: a counter to which the number of changed characters is added.
 
     Raises:
         InputError: the file is not CSV; names file and line.

@@ -21,7 +21,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Suspicious contents that are kept by default -> the option that changes this."""
+"""Kinds of suspicious contents that are kept by default -> the option that changes this."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -31,13 +31,13 @@ _INLINE = (
     "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
     "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
 )
-# only HTML's own names, so that <unk>, <cit> and the like stay; <s> and <q> are symbols here
+# Only the names of HTML's own tags are listed, so that <unk>, <cit> and the like stay. <s> and <q> are symbols here.
 _HTML_TAG = re.compile(
     rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
 )
 _HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
-# includes the joiners that Persian, Indic scripts and emoji need, so these are removed only on request
+# These include the joiners that Persian, Indic scripts and emoji need, and are removed only on request.
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -191,7 +191,8 @@ def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> s
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
-    remaining = iter(words)  # the end of the line may have been cut off
+    # The end of the line may have been cut off.
+    remaining = iter(words)
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
@@ -199,7 +200,8 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
     """Clean sentences; an unsplit piece counts as one. Adds to the counts of ``made``."""
     out: List[str] = []
     counts = made.counts
-    if options.strip_html:  # all together: a tag or a script can extend over several lines
+    # A tag or a script can extend over several lines, so all pieces are stripped together.
+    if options.strip_html:
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
         piece = strip_invisible(piece, counts) if options.strip_invisible else piece

@@ -59,7 +59,7 @@ def is_utf8(text: str) -> bool:
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """The lines of a file, without their line ends.
+    """Yield the lines of a file, without their line ends.
 
     Only a line feed ends a line. ``str.splitlines()`` would also split at U+2028, and paired files would no longer
     match line by line.
@@ -68,8 +68,8 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
         path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
         fallback: treatment of a line that is not UTF-8: the name of an encoding to read it in; "replace" to replace
             invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
-        counts: if given, counts the lines that were read by ``fallback``, except with ESCAPE_INVALID.
-        ends: keep the line ends.
+        counts: a counter for the lines that were read by ``fallback``, except with ESCAPE_INVALID.
+        ends: whether to keep the line ends.
 
     Raises:
         InputError: the file cannot be read, or a line is neither UTF-8 nor in ``fallback``; the message names file and

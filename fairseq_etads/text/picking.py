@@ -33,7 +33,8 @@ class Picking:
     """Settings of the selection, and the bounds of the probability levels that the factor :data:`FACTOR` holds.
 
     Attributes:
-        words: the budget. edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
+        words: the budget.
+        edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
     """
 
     words: int
@@ -56,10 +57,10 @@ class Picking:
         """Read and check a :data:`FILE`.
 
         Args:
-            advice: what to do if it is missing or damaged.
+            advice: advice to the user if the file is missing or damaged.
 
         Raises:
-            InputError: it is missing or damaged.
+            InputError: the file is missing or damaged.
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -92,8 +93,9 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     probable sentences, the earlier is preferred.
 
     Args:
-        lengths: number of words of each sentence. probabilities: of each sentence; None if the extractor did not read
-            it: ranked last. budget: in words.
+        lengths: number of words of each sentence.
+        probabilities: probability of each sentence; None if the extractor did not read it, which ranks it last.
+        budget: maximum number of words.
 
     Returns:
         numbers of sentences in the document's order; empty for a document without words.

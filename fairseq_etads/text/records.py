@@ -95,8 +95,8 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
 
 
 def _has_lines(path: Path) -> bool:
-    """Whether a file has more than one line with text in it."""
-    with contextlib.suppress(InputError):  # reading it says what is wrong
+    """Tell whether a file has more than one line with text in it."""
+    with contextlib.suppress(InputError):  # the reader raises a better error for an unreadable file
         texts = (line for line in read_lines(path, "replace") if line.strip())
         return len(list(itertools.islice(texts, 2))) > 1
     return False
@@ -104,12 +104,12 @@ def _has_lines(path: Path) -> bool:
 
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
-        return "lines"  # the reader will say what is wrong
+        return "lines"  # the reader will raise an error that explains the problem
     if sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # the peeked lines can still be read
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peeking consumes nothing
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
@@ -119,7 +119,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
         text: the format of text files.
 
     Raises:
-        InputError: they have several formats.
+        InputError: the inputs have several formats.
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
@@ -150,7 +150,8 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     Args:
         kind: one of FORMATS.
         column: name of the field with the document in JSON lines and CSV; empty: the first known name.
-        fallback: see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a ``problem``.
+        fallback: encoding of invalid lines, see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a
+            ``problem``.
 
     Raises:
         InputError: an input cannot be read.
@@ -265,7 +266,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """One document per row; the first row has the columns' names, in either case."""
+    """Yield a document for each row; the first row has the columns' names, in either case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -278,7 +279,7 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     if lower.count(wanted) > 1:
         raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
-    has_blank_rows = len(names) == 1  # a blank line is a row with an empty cell
+    has_blank_rows = len(names) == 1  # in a table of one column, a blank line is a row with an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
@@ -374,7 +375,7 @@ def write_documents(args: argparse.Namespace) -> None:
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Returns the numbers of documents and of bad ones, and whether there is an empty line between two others."""
+    """Write the files; returns the numbers of documents and of bad ones, and whether empty lines separate others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:

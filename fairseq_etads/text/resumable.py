@@ -59,11 +59,13 @@ class ResumableLines:
     and computes them again. So no document is missing, and none is there twice.
 
     Args:
-        path: OUT. settings: all that determines the lines, except for the documents.
+        path: path of OUT.
+        settings: all settings that determine the lines, apart from the documents.
 
     Attributes:
-        progress: of the previous run, and then of this one. is_complete: OUT is there, made with these settings, and
-            only OUT.resume remained to be deleted. :meth:`rest` checks that the documents are the same.
+        progress: progress of the previous run, and then of this one.
+        is_complete: OUT is there, made with these settings, and only OUT.resume remained to be deleted. :meth:`rest`
+            checks that the documents are the same.
 
     Raises:
         InputError: the partial file was made with other settings, or another process is writing it.
@@ -91,7 +93,8 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        size = self._file.tell()  # after a power cut, it can be less than the journal says
+        # After a power cut, the file can be shorter than the journal says.
+        size = self._file.tell()
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
         self._file.truncate(self.progress.size)
@@ -113,7 +116,7 @@ class ResumableLines:
         """Progress of the previous run, first to last; empty if there was none.
 
         Raises:
-            InputError: it had other settings.
+            InputError: the previous run had other settings.
         """
         try:
             found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]
@@ -170,7 +173,8 @@ class ResumableLines:
         """Make sure that a later run need not repeat the lines written so far."""
         assert self._file is not None
         self._file.flush()
-        os.fsync(self._file.fileno())  # the lines reach the disk before the journal counts them
+        # The lines reach the disk before the journal counts them.
+        os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())
 

@@ -6,7 +6,7 @@ Words = Sequence[str]
 
 
 def word_positions(words: Words) -> Dict[str, int]:
-    """Word -> the set of its positions, as the bits of an integer."""
+    """Map each word to the set of its positions, as the bits of an integer."""
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
         found[word] = found.get(word, 0) | 1 << position

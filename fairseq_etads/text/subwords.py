@@ -15,7 +15,7 @@ def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
         return [not token.endswith("@@") for token in tokens]
     if subwords != "sentencepiece":
         return [True] * len(tokens)
-    # a word ends where the next piece begins one; the mark is a word of its own
+    # A word ends where the next piece begins another word. The sentence mark is a separate word.
     begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
     after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
     return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
@@ -32,7 +32,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         if end:
             words.append(_word(parts, subwords))
             parts = []
-    if parts:  # the last word itself ends in "@@"
+    if parts:  # this is so if the last word itself ends in "@@"
         words.append(_word(parts, subwords))
     return words, numbers
 

@@ -68,7 +68,7 @@ class TextTokenizer:
     def encode_words(self, line: str) -> List[List[str]]:
         """Sentences of a raw line, each as a list with the tokens of every whitespace-separated word, joined by spaces.
 
-        With Moses, with rules look across white space, each list holds one string, the whole sentence.
+        Moses's rules look across white space, so with Moses each list holds one string, the whole sentence.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
@@ -77,7 +77,7 @@ class TextTokenizer:
     def encode(self, line: str) -> str:
         """Tokens of a line of raw text, separated by spaces, with marks between sentences if requested."""
         sentences = [" ".join(words) for words in self.encode_words(line)]
-        # a space before the mark would become a piece of its own in SentencePiece
+        # SentencePiece would make a separate piece of a space before the mark.
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
         marked = self.marks == "insert" or (self.marks == "keep" and SENTENCE_MARK in line)
         return (mark if marked else " ").join(sentences)

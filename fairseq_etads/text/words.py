@@ -44,19 +44,20 @@ def _punkt() -> Any:
     """Punkt's rules with Moses's abbreviations, which come with sacremoses: no trained model, no download."""
     from sacremoses.corpus import NonbreakingPrefixes
 
-    with deferred(*STATISTICS):  # nltk imports all of its parts
+    with deferred(*STATISTICS):  # nltk imports all of its modules
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # words like "no" and "art" also end sentences; single letters are initials by Punkt's own rules
+    # Words like "no" and "art" also end sentences, so they are not listed. Punkt's own rules treat single letters as
+    # initials.
     ambiguous = ("no", "art", "pp")
     parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters)
 
 
 def split_sentences(text: str) -> List[str]:
-    """The sentences of a text, without white space around them; a blank text has none.
+    """Split a text into sentences, without white space around them; a blank text has none.
 
     A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
     English abbreviation (Punkt; Kiss and Strunk 2006). It also ends after ``。``, ``！`` or ``？``.
@@ -80,7 +81,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # no sentence is this long, and searching it again with every block would take quadratic time
+        # No sentence is this long, and to search it again with every block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
@@ -126,7 +127,7 @@ class MosesWords:
     """Moses's tokeniser (sacremoses), without escapes for ``&`` and the like; hyphens become ``@-@``.
 
     Args:
-        language: selects abbreviations and rules.
+        language: language that selects abbreviations and rules.
     """
 
     def __init__(self, language: str = "en"):
@@ -190,7 +191,7 @@ class TreebankWords:
             if words is None:
                 words = self._words(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
-                if number:  # not the first chunk, where nltk treats any quote as an opening one
+                if number:  # in the first chunk, nltk treats any quote as an opening one
                     if len(known) >= CACHED_CHUNKS:
                         known.clear()
                     known[key] = words
@@ -200,11 +201,11 @@ class TreebankWords:
     def _words(self, chunk: str, first: bool, last: bool) -> str:
         """The tokens of a chunk, joined by spaces; ``first`` and ``last`` tell its place in the sentence."""
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # a shortcut with nltk's result
+        if simple and not self._contracted.search(simple.group(2)):  # this shortcut gives nltk's result
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
-            if not clitic:  # the full stop of an abbreviation
+            if not clitic:  # this is the full stop of an abbreviation
                 return ("-LRB- " if opening else "") + word + "."
         if len(chunk) > LONGEST_CHUNK:
             parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
@@ -248,7 +249,8 @@ def make_words(kind: str, language: str = "en") -> Any:
     """Make the object that cuts sentences into words (``encode``) and joins them again (``decode``).
 
     Args:
-        kind: one of ``WORD_KINDS``. language: for the rules of Moses.
+        kind: one of ``WORD_KINDS``.
+        language: language that selects Moses' rules.
     """
     if kind == "moses":
         return MosesWords(language)

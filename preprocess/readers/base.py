@@ -21,14 +21,14 @@ class Reader:
     A reader is copied to every process, so it holds names and settings, but no open files.
 
     Attributes:
-        name: the KIND on the command line of etads-corpus.
+        name: value of KIND on the command line of etads-corpus.
         summary, description: the help of that KIND, in one line and in full.
         defaults: other defaults of shared options for this corpus.
         splits_text: whether documents may have to be split into sentences.
         counts: numbers of files that were changed or skipped, by kind of change, for report.json.
         notes: sentences to show to the user.
-        shares: how the corpus is split, if it comes in one piece: all splits then have the same items, and a document's
-            hash decides its split.
+        shares: shares of the splits, if the corpus comes in one piece; all splits then have the same items, and a
+            document's hash decides its split.
     """
 
     name: ClassVar[str]
@@ -60,7 +60,7 @@ class Reader:
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """List folders with too many files to read twice: names and sizes show changes."""
+        """List folders with too many files to read twice; changes are detected by their names and sizes."""
         return []
 
     def total(self, split: str) -> Optional[int]:
@@ -83,7 +83,7 @@ class Reader:
         """Convert an item to a document.
 
         Raises:
-            BadDocument: it cannot be read, or does not belong to the corpus.
+            BadDocument: the item cannot be read, or does not belong to the corpus.
         """
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
     """Return the path after a check that it is a file (or a directory).
 
     Raises:
-        InputError: it is not; the message names ``option``.
+        InputError: there is no such file or directory; the message names ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'directory' if directory else 'file'}")

@@ -87,7 +87,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
-                # with --skip-bad, the escapes of bytes that are not UTF-8 become these bytes again
+                # With --skip-bad, the escapes of bytes that are not UTF-8 become these bytes again.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 

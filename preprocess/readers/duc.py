@@ -123,7 +123,7 @@ makes them. Either way it is a test set."""
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # a folder is named after its set and the letter of the assessor who chose it
+        # A folder is named after its set and the letter of the assessor who chose it.
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:

@@ -27,7 +27,8 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# signs that a title is no headline: NAMAS's list, searched for inside the lower-cased title as in NAMAS
+# These strings mark titles that are no headlines. The list is from NAMAS, which also searches for them inside the
+# lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -86,7 +87,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
             common.append(frozenset(word for word, count in words.items() if count >= rare))
-        self.counts.clear()  # the lines will be read again
+        self.counts.clear()  # the lines will be read and counted again
         return common
 
     def parse(self, item: Item) -> Document:
@@ -132,7 +133,7 @@ def further_references(folders: List[Path]) -> List[Path]:
     """The files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
-        InputError: one is missing, and a later one is there.
+        InputError: a file is missing, but a file with a later number exists.
     """
     numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]

@@ -57,7 +57,7 @@ piece is split by --split."""
         """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
 
         Raises:
-            InputError: it has no such splits, or --split is given for a set that has several.
+            InputError: the data set has no such splits, or --split is given for a set that has several.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
@@ -108,7 +108,7 @@ piece is split by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # again, because a reader that is copied to processes holds no open files
+        # The data set is loaded again, because a reader that is copied to processes holds no open files.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
@@ -117,7 +117,7 @@ piece is split by --split."""
                 for row in zip(*(batch[column] for column in self.columns[key])):
                     number += 1
                     yield key, number, row
-        except (OSError, ValueError) as error:  # pyarrow's errors are among them
+        except (OSError, ValueError) as error:  # these include pyarrow's errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.files[key]}: damaged behind record {number} ({reason})") from None
 
@@ -126,7 +126,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     """Load a datasets.Dataset or DatasetDict; nothing is downloaded.
 
     Raises:
-        InputError: it is not there or damaged, or datasets is missing.
+        InputError: the data set is missing or damaged, or the package datasets is missing.
     """
     os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     try:
@@ -145,7 +145,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except Exception as error:  # errors of many kinds, also from pyarrow, fsspec and huggingface_hub
+        except Exception as error:  # there are many kinds, also from pyarrow, fsspec and huggingface_hub
             reason = (str(error).splitlines() or [type(error).__name__])[0]
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")

@@ -18,7 +18,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """Add --input, --split and --split-seed.
 
     Args:
-        metavar, what: of --input. several: whether it takes several files.
+        metavar, what: name of the value of --input, and its description in the help.
+        several: whether it takes several files.
     """
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
@@ -59,7 +60,7 @@ class Shares:
             place -= self.fractions[SPLITS.index(split)]
             if place < 0:
                 return split
-        return self.splits[-1]  # rounding
+        return self.splits[-1]  # reached only by rounding errors
 
     def nothing_left(self, split: str) -> str:
         """Advise if a split gets no document."""

@@ -18,7 +18,7 @@ from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
-"""Split -> how the names of its file begin."""
+"""Beginning of the file names of each split."""
 
 
 class Sentence(NamedTuple):
@@ -99,7 +99,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
         return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
     found, place = [], 0
     for sentence in split_sentences(context):
-        # the splitter may change the white space between words
+        # The splitter may change the white space between words.
         match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
         start, end = match.span() if match else (place, place)
         place = end

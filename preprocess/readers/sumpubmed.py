@@ -35,7 +35,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        self.digits: Dict[int, str] = {}  # number of an article -> as its file's name has it, perhaps with zeros
+        self.digits: Dict[int, str] = {}  # number of an article -> its spelling in the file's name, perhaps with zeros
         files = find_jsonl(data)
         if files:
             for option in ("seed", "valid_size", "test_size"):
@@ -44,7 +44,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            self.splits_text = False  # lists of sentences; other values are split nevertheless
+            self.splits_text = False  # most values are lists of sentences; other values are split nevertheless
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
@@ -86,7 +86,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # parse() handles a missing abstract
+        # A missing abstract is handled by parse().
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
@@ -115,7 +115,7 @@ def beginning(text: str) -> List[str]:
     """First sentences of an article with at most MAX_SOURCE_WORDS words together, without headings.
 
     Raises:
-        Unfit: they have fewer than MIN_SOURCE_WORDS.
+        Unfit: the sentences have fewer than MIN_SOURCE_WORDS words.
     """
     out: List[str] = []
     words = 0

@@ -95,7 +95,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             raise InputError("--no-quotes: goes with CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the lines that were examined will be read again
+        self.counts.clear()  # the examined lines will be read and counted again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +146,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
 
         Raises:
-            InputError: none does; the message is about the delimiter that yields the most columns.
+            InputError: the header has them with no delimiter; the message is about the delimiter that yields the most
+                columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -222,7 +223,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:  # of tables put behind one another
+            # This is the header of a table appended to another.
+            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
                 try:
@@ -252,7 +254,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # a summary in several lines is already split into sentences, like a list
+        # A summary in several lines is already split into sentences, like a list.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
@@ -280,7 +282,7 @@ def _pieces(value: Any, what: str) -> List[str]:
     """Sentences of a list or lines of a text, without blank ones; ``what`` names the value in messages.
 
     Raises:
-        BadDocument: it is neither.
+        BadDocument: the value is neither a text nor a list of texts.
     """
     if value is None:
         return []

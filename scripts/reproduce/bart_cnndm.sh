@@ -42,7 +42,7 @@ need_integer --steps "$steps"
 need_choices --rows "$rows" "$all"
 use_environment
 
-# options_of ROW: its options of fairseq-train, one word a line
+# options_of ROW: print the row's options of fairseq-train, one word per line.
 options_of() {
     case $1 in
         bart) printf '%s\n' --focus-layers none --saliency-layers none ;;

@@ -56,7 +56,7 @@ train_summariser() {
     fi
 }
 
-# train_tagger RUN SEED: the tagger and its probabilities of validation and test documents, in RUN.
+# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
     [ -f "$prepared/bin/labels.words.valid" ] || etads-labels "$prepared" --kind words --subset train valid test
     train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \

@@ -40,7 +40,7 @@ use_environment
 [ -n "$lengths" ] || lengths=$(seq -s " " "$bins")
 control=$out/control decoding=(--beam 5 --max-len 120 ${device[@]+"${device[@]}"})
 
-# train RUN DATA WORDS SEED: the model, on so many words of a document.
+# train RUN DATA WORDS SEED: train the model on the first WORDS words of each document.
 train() {
     train_convolutional "$1" "$2" --arch convs2s_cnndm --batch-size 32 --lr 0.2 --stop-min-lr 1e-4 --truncate-source "$3" \
         --truncate-target 100 --seed "$4" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
@@ -56,7 +56,7 @@ fixed() {
     echo "$folder"
 }
 
-# best_setting RUN: the setting LENGTH-ORIGIN with the best ROUGE-L on the validation set.
+# best_setting RUN: print the setting LENGTH-ORIGIN with the best ROUGE-L on the validation set.
 best_setting() {
     python - "$1/settings" <<'PYTHON'
 import json, pathlib, sys

@@ -98,9 +98,9 @@ for seed in $seeds; do
         fi
         case $arch in
             abs*) options=() decoding+=(--exact-length 7 --no-repeat-ngram-size 1 --recombine 5 --unkpen inf) ;;
-            # the last checkpoint: the best by likelihood may be from before the coverage loss
+            # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
             pg_coverage) options+=(--checkpoint "$run/checkpoints/checkpoint_last.pt") ;;
-            # trained to write <unk> for words that are not candidates, so <unk> must be allowed
+            # The model has learned to write <unk> for words that are not candidates, so <unk> must be allowed.
             feats_lvt2k_ptr) decoding=(--replace-unknown --allow-unk) ;;
             *) decoding=(--replace-unknown) ;;
         esac

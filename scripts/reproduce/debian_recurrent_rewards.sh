@@ -33,7 +33,7 @@ prepared=$out/prepared
 
 by_rewards=(--criterion summarization_rl --rl-max-len 30)
 
-# go_on ROW SEED [options of fairseq-train]: train the row from base on.
+# go_on ROW SEED [options of fairseq-train]: train the row, starting from base.
 go_on() {
     local row=$1 seed=$2
     shift 2
@@ -42,7 +42,7 @@ go_on() {
         --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" "$@"
 }
 
-# train_row ROW SEED: the row, and before it base if it begins with that.
+# train_row ROW SEED: train the row, and first base if the row starts from it.
 train_row() {
     local row=$1 seed=$2
     case $row in

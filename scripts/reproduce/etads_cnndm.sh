@@ -55,7 +55,7 @@ need_integer --steps "$steps"
 need_choices --rows "$rows" "$all"
 use_environment
 
-# options_of ROW: its options of fairseq-train, one word a line
+# options_of ROW: print the row's options of fairseq-train, one word per line.
 options_of() {
     local focus=none saliency=none encoder=4 decoder=4
     case $1 in
@@ -81,7 +81,7 @@ for seed in $seeds; do
     done
 done
 
-# print_table TITLE MEASURE ROW ...: the scores of those rows that were asked for
+# print_table TITLE MEASURE ROW ...: print the scores of the rows that were requested.
 print_table() {
     local title=$1 measure=$2 found="" row
     shift 2

@@ -115,7 +115,7 @@ prepare_example() {
     touch "$dir/finished.txt"
 }
 
-# summarise_by_example RUN: the summaries of the test documents, with the options of GENERATE.
+# summarise_by_example RUN: write summaries of the test documents, with the options of GENERATE.
 summarise_by_example() {
     local run=$1 dir=$out/example
     [ ! "$run/summaries.txt" -nt "$run/finished.txt" ] || return 0
@@ -126,7 +126,7 @@ summarise_by_example() {
     python "$ROOT/scripts/evidence.py" detokenise "$run/words.txt" "$run/summaries.txt" --prepared "$data/prepared"
 }
 
-# train_system RUN SYSTEM SEED: train RUN, with all that makes SYSTEM what it is.
+# train_system RUN SYSTEM SEED: train RUN with all settings of SYSTEM.
 train_system() {
     local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3") pointer=("${SINUSOIDAL[@]}" --pointer soft "${cut[@]}")
     local deeper=(--encoder-layers 3 --decoder-layers 3)
@@ -158,7 +158,7 @@ train_system() {
     esac
 }
 
-# summarise_system RUN SYSTEM: the summaries of the test documents, and the likelihoods of their references.
+# summarise_system RUN SYSTEM: write summaries of the test documents, and the likelihoods of their references.
 summarise_system() {
     local run=$1 system=$2 prepared=$data/prepared options=()
     checkpoint=best
@@ -173,7 +173,7 @@ summarise_system() {
     supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
 }
 
-# record_system RUN SYSTEM SEED [CHECKPOINT]: the scores of the summaries, and the record.
+# record_system RUN SYSTEM SEED [CHECKPOINT]: score the summaries, and write the record.
 record_system() {
     local run=$1 system=$2 seed=$3 record=$results/$corpus/$2-$3.json
     [ ! "$record" -nt "$run/summaries.txt" ] || return 0
@@ -189,7 +189,7 @@ record_system() {
         ${4:+--checkpoint "$4"}
 }
 
-# what BPE knows, no words of ours do: its own prepared data
+# The system transformer_bpe needs separate prepared data, with BPE.
 case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
 
 for system in $systems; do

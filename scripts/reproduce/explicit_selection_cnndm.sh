@@ -55,7 +55,7 @@ for seed in $seeds; do
         if [ "$row" = explicit_selection_coverage ]; then
             train_stage "$run" "$prepared" "${lengths[${#lengths[@]} - 1]}" "${model[@]}" --seed "$seed" --coverage \
                 --coverage-loss 1 --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
-            # not the best by likelihood, which may be from before coverage was learnt
+            # The best checkpoint by likelihood is not used, because it may be from before coverage was learned.
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 120 \

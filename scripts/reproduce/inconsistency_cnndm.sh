@@ -61,20 +61,20 @@ extract() {
     ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
 }
 
-# train_extractor RUN SEED: the extractor and its probabilities of test documents, in RUN.
+# train_extractor RUN SEED: train the extractor in RUN, and write its probabilities of test documents.
 train_extractor() {
     train_selector "$1" "$prepared" "$out/labels" --arch sentence_extractor --truncate-source "$read" --batch-size 64 \
         --max-update "$extractor_steps" --seed "$2"
 }
 
-# train_abstracter RUN SEED: on labelled sentences, in stages, and then with coverage.
+# train_abstracter RUN SEED: train the abstractor on labelled sentences, in stages, and then with coverage.
 train_abstracter() {
     train_pointer_generator "$out/pointer_generator-$2" "$out/labelled/prepared" "$2"
     train_stage "$1" "$out/labelled/prepared" "${lengths[${#lengths[@]} - 1]}" --arch pointer_generator_coverage --seed "$2" \
         --coverage-loss 1 --init-from "$out/pointer_generator-$2/checkpoints/checkpoint_last.pt" --max-update "$coverage_steps"
 }
 
-# train_together RUN SEED: from the two.
+# train_together RUN SEED: train the joint model, starting from both.
 train_together() {
     train_once "$1" "$prepared" --arch unified_summarizer --init-from "$out/abstracter-$2/checkpoints/checkpoint_last.pt" \
         --extractor "$out/extractor-$2/checkpoints/checkpoint_best.pt" --labels "$out/labels" --truncate-source 600 \

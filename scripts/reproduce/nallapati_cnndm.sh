@@ -47,7 +47,7 @@ for seed in $seeds; do
             "${ADADELTA[@]}" ${begin[@]+"${begin[@]}"})
         if [ "$row" = pg_coverage ]; then
             prepared=$pg_data/prepared words="50000 50000"
-            # the last checkpoint: the best by likelihood may be from before the coverage loss
+            # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
             decoding=(--beam 4 --min-len 35 --max-len 120 --checkpoint "$run/checkpoints/checkpoint_last.pt")
             options=(--batch-size 16 --truncate-source 400 --truncate-target 100 --max-update 233000 --coverage-loss 1
                 --coverage-loss-start 230000 --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2)

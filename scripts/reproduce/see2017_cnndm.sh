@@ -50,7 +50,7 @@ for seed in $seeds; do
         if [ "$row" = pointer_generator_coverage ]; then
             train_stage "$run" "$data/prepared" "${lengths[${#lengths[@]} - 1]}" --arch "$row" --seed "$seed" --coverage-loss 1 \
                 --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
-            # not the best by likelihood, which may be from before coverage was learnt
+            # The best checkpoint by likelihood is not used, because it may be from before coverage was learned.
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \

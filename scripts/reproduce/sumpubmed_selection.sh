@@ -36,7 +36,7 @@ use_environment
 prepared=$data/prepared
 tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
-# train_tagger RUN SEED: the tagger and its probabilities of validation and test documents, in RUN.
+# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
     [ -f "$out/labels-words/labels.words.test" ] ||  # the last that is made
         supervise etads-labels "$prepared" --kind words --truncate-source 200 --subset train valid test --out "$out/labels-words"

@@ -39,7 +39,7 @@ use_environment
 prepared=$data/prepared read=(--truncate-source 200)
 coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
 
-# labels KIND: sentence labels, in OUT/labels-KIND; as a function of the documents they are the same for all seeds.
+# labels KIND: make sentence labels in OUT/labels-KIND; they depend only on the documents, so all seeds share them.
 labels() {
     [ -f "$out/labels-$1/labels.sentences.test" ] ||  # the last that is made
         supervise etads-labels "$prepared" --kind "$1" "${read[@]}" --subset train valid test --out "$out/labels-$1"
@@ -63,7 +63,7 @@ train_summariser() {
         --seed "$seed" ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
 }
 
-# train_row ROW SEED: the row, and before it those that it begins with.
+# train_row ROW SEED: train the row, and first the rows that it starts from.
 train_row() {
     local seed=$2 onwards=(--init-from "$out/plain-$2/checkpoints/checkpoint_best.pt" --coverage-loss 1 --max-update "$coverage_steps")
     case $1 in
@@ -85,7 +85,7 @@ train_row() {
     esac
 }
 
-# write_summaries ROW RUN: RUN/summaries.txt.
+# write_summaries ROW RUN: write RUN/summaries.txt.
 write_summaries() {
     if [ "$1" = extractor ]; then
         once --makes "$2/summaries.txt" --reads "$prepared" "$2"/probabilities.*.test \

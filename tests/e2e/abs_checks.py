@@ -15,7 +15,7 @@ def has_weights(run, features):
 
 
 def attention_based(features):
-    """Word vectors were scaled in each epoch; exact lengths, no unknown word; ``features``: with tuned weights."""
+    """Check scaled word vectors, exact lengths, and that no word is unknown; ``features``: weights were tuned."""
 
     def check(run):
         for table in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.embed_context"):

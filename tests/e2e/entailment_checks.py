@@ -2,7 +2,7 @@
 
 
 def entailment(rewards):
-    """The gate, the optimiser, the search; pairs of titles for the auxiliary task, or for rewards after it."""
+    """Check the gate, the optimiser and the search, and the pairs of titles for the auxiliary task or for rewards."""
 
     def check(run):
         assert str(run.option("encoder_gate")) == "selective" and "encoder.gate.state_proj.weight" in run.parameters

@@ -8,7 +8,7 @@ PLAIN = {"pointer": True}
 
 
 def recorded(check):
-    """Its record has the scores of every document; then ``check``."""
+    """Check that the record has the scores of every document, and run ``check``."""
 
     def both(run):
         system = run.folder.name[: -len("-1")]
@@ -38,7 +38,7 @@ def focus_in(layers):
 
 
 def three_layers(kind="none", **mechanisms):
-    """Three layers on both sides, and the modules between encoder and decoder."""
+    """Check that there are three layers on both sides, and the modules between encoder and decoder."""
 
     def check(run):
         debian_transformer(**PLAIN, **mechanisms)(run)
@@ -48,7 +48,7 @@ def three_layers(kind="none", **mechanisms):
 
 
 def tied(**mechanisms):
-    """Shared layers as in the paper, but with one table of word vectors, as the system that they are compared with."""
+    """Check that layers are shared as in the paper, but with one table of word vectors, like the compared system."""
 
     def check(run):
         three_layers(shared=True, **mechanisms)(run)

@@ -7,7 +7,7 @@ from recipe_checks import debian_transformer
 
 
 def with_replacement(check):
-    """Run ``check``; then: trained and decoded like the others, with unknown words replaced."""
+    """Run ``check``, and check that training and decoding are like the others', with unknown words replaced."""
 
     def both(run):
         check(run)
@@ -19,7 +19,7 @@ def with_replacement(check):
 
 
 def ras(cell):
-    """Attention by a convolution over words and positions, and the decoder's cell."""
+    """Check attention by a convolution over words and positions, and the decoder's cell."""
 
     def check(run):
         assert "encoder.positions.weight" in run.parameters
@@ -29,7 +29,7 @@ def ras(cell):
 
 
 def attention_based(features):
-    """Seven words, none unknown; ``features``: with tuned weights."""
+    """Check that summaries have seven words, none unknown; ``features``: weights were tuned."""
 
     def check(run):
         tokens = run.tokens()
@@ -40,7 +40,7 @@ def attention_based(features):
 
 
 def entailment(run):
-    """A selective gate, the auxiliary task on pairs, then their reward; all texts are split into the same words."""
+    """Check the selective gate, the auxiliary task on pairs, and their reward; all texts are split in the same way."""
     assert "encoder.gate.state_proj.weight" in run.parameters
     log = (run.folder / "beside_entailment/train.log").read_text(encoding="utf-8")
     words = json.loads((run.prepared / "prepare.json").read_text(encoding="utf-8"))["settings"].get("words", "moses")

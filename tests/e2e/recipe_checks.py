@@ -8,7 +8,7 @@ from recipes import STEPS, Run
 
 
 def etads(focus=(), saliency=(), encoder=4, decoder=4):
-    """The layers, counted from 1, with the mechanisms; the output's bias, the steps of Noam, the search."""
+    """Check the layers with the mechanisms, counted from 1, the output's bias, the steps of Noam, and the search."""
 
     def check(run):
         assert (run.layers("focal."), run.layers("gate_q_proj")) == (set(focus), set(saliency))
@@ -17,7 +17,7 @@ def etads(focus=(), saliency=(), encoder=4, decoder=4):
         words, bias = run.parameters["encoder.embed_tokens.weight"], run.parameters["decoder.output_projection.bias"]
         assert len(words) == len(bias) == run.dictionary("source").known_words == 40
         assert bias.abs().max() > 0, "it was not trained"
-        rates = run.figures("lr")  # Noam, where a short training warms up for a tenth of its steps
+        rates = run.figures("lr")  # with Noam's schedule, a short training warms up for a tenth of its steps
         warmup = (STEPS + 9) // 10
         assert (max(rates), rates[-1]) == pytest.approx((4.94e-4, 4.94e-4 * (warmup / STEPS) ** 0.5), rel=1e-3)
         assert run.option("clip_norm", "optimization") == 2 and run.option("max_tokens", "dataset") == 4096
@@ -29,7 +29,7 @@ def etads(focus=(), saliency=(), encoder=4, decoder=4):
 
 
 def aggregation(kind, history=0, encoder=4, decoder=4):
-    """Kind, number of earlier layers; the pointer, the search."""
+    """Check the kind of aggregation, the number of earlier layers, the pointer and the search."""
 
     def check(run):
         assert run.layers("encoder.layers") == set(range(1, encoder + 1))
@@ -42,7 +42,7 @@ def aggregation(kind, history=0, encoder=4, decoder=4):
         widths = [value.shape[1] for value in weights.values() if value.dim() == 2]
         assert (max(widths) == 16 * history) if kind == "proj" else all(width == 16 for width in widths)
         assert min(run.figures("copied")) > 0 and run.copied_unknown_words() > 0
-        # if a random model wrote <s>, which is not printed, two words seem adjacent
+        # If a random model wrote <s>, which is not printed, two words seem adjacent.
         assert run.repeated(3) <= 2 * run.unprinted()
         assert all(50 - run.unprinted() <= len(words) <= 120 for words in run.tokens())
         assert " --lr 1e-4 --lr-scheduler reduce_lr_on_plateau " in (run.folder / "finished.txt").read_text()
@@ -91,7 +91,7 @@ MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
 
 
 def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="none", coverage=False, words=None):
-    """The mechanisms of a model of the recurrent family; ``words`` known in documents and summaries."""
+    """Check a recurrent model's mechanisms; ``words`` are the numbers of known words in documents and summaries."""
 
     def check(run):
         assert run.option("large_vocabulary_trick") == trick
@@ -113,14 +113,14 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
                 assert losses[-1] <= losses[0]
         if words:
             tables = [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
-            # plus the special symbols and the sentence mark; fairseq pads the total to a multiple of 8
+            # The special symbols and the sentence mark are added. fairseq pads the total to a multiple of 8.
             assert all(asked + 4 <= rows <= asked + 12 for asked, rows in zip(words, tables)), tables
 
     return check
 
 
 def ras(cell, rate):
-    """Attention by a convolution, the decoder's cell and rate; unknown words replaced; at least 14 words on DUC."""
+    """Check the convolutional attention, the decoder's cell and rate, replaced words, and at least 14 words on DUC."""
 
     def check(run):
         recurrent(words=(12, 4))(run)
@@ -134,7 +134,7 @@ def ras(cell, rate):
 
 
 def see(coverage):
-    """See et al.'s decoder, growing lengths, and coverage added to a model trained without it."""
+    """Check See et al.'s decoder, growing lengths, and coverage added to a model trained without it."""
 
     def check(run):
         recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
@@ -159,7 +159,7 @@ def finished(folder):
 
 
 def on_duc(check_row, shortest=30):
-    """A row that is also scored on DUC-2004: ``shortest`` to 30 words, four references at 75 bytes."""
+    """Check a row that is also scored on DUC-2004: ``shortest`` to 30 words, four references at 75 bytes."""
 
     def check(run):
         check_row(run)
@@ -171,7 +171,7 @@ def on_duc(check_row, shortest=30):
 
 
 def bart(mechanisms, pointer=False):
-    """Started from BART's weights, and its own words; the mechanisms in all layers; the optimiser, the search."""
+    """Check the start from BART's weights and words, the mechanisms in all layers, the optimiser and the search."""
 
     def check(run):
         layers = {1, 2} if mechanisms else set()
@@ -191,7 +191,7 @@ def bart(mechanisms, pointer=False):
         words = {piece for pieces in run.tokens() for piece in pieces if not piece.isdigit()}
         assert all(re.fullmatch("madeupword000.|<unk>", word) for word in words), (
             words
-        )  # which a random model also writes
+        )  # a random model also writes these symbols
         assert run.repeated(3) == 0
         decoding = {"beam": "4", "lenpen": "2.0", "no_repeat_ngram_size": "3"}
         assert {name: run.decoding(name) for name in decoding} == decoding
@@ -200,7 +200,7 @@ def bart(mechanisms, pointer=False):
 
 
 def convolutional(words, pointer="none", rate=0.1, duc=False):
-    """Layers and optimiser; unknown words replaced or copied; on DUC at least 14 words."""
+    """Check layers and optimiser, replaced or copied unknown words, and at least 14 words on DUC."""
 
     def check(run):
         assert {int(key.split(".")[2]) for key in run.parameters if ".convolutions." in key} == {0, 1}
@@ -213,7 +213,7 @@ def convolutional(words, pointer="none", rate=0.1, duc=False):
             assert max(run.figures("copied")) > 0
         nesterovs_gradient(run, rate)
         if duc:
-            # fairseq-generate prints neither <s> nor its replacement in a random model's summary
+            # In a random model's summary, fairseq-generate prints neither <s> nor its replacement.
             assert all(14 - run.unprinted("duc.txt") <= len(tokens) <= 30 for tokens in run.tokens("duc.txt"))
             assert "bytes:75" in (run.folder / "duc.json").read_text(encoding="utf-8")
 
@@ -221,7 +221,7 @@ def convolutional(words, pointer="none", rate=0.1, duc=False):
 
 
 def nesterovs_gradient(run, rate):
-    """The optimiser of Gehring et al."""
+    """Check the optimiser of Gehring et al."""
     assert max(run.figures("lr")) == pytest.approx(rate, rel=1e-3)
     assert run.option("clip_norm", "optimization") == 0.1
     options = finished(run.folder)
@@ -229,7 +229,7 @@ def nesterovs_gradient(run, rate):
 
 
 def controlled(run):
-    """Documents begin with control words, in training the control words of their references; the best setting is
+    """Check that documents begin with control words, in training with their references'; the best setting is
     decoded.
     """
     nesterovs_gradient(run, 0.2)

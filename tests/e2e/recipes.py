@@ -132,13 +132,14 @@ def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
     raw, duc = map(str, _raw_gigaword(shop))
     corpus, more = options[: options.index("--")], options[options.index("--") :]
     shop.run(["etads-corpus", "gigaword", "--data", raw, *corpus, "--out", f"{out}/text", "--jobs", "1"])
-    for name in {"pos", "ner"}.intersection(more):  # files with the text, with a tag for each word
+    # The files next to the text have a tag for each word.
+    for name in {"pos", "ner"}.intersection(more):
         for source in (shop.folder / out / "text").glob("*.source"):
             lines = source.read_text(encoding="utf-8").splitlines()
             tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
             corpora.write(source.with_name(f"{source.name}.{name}"), "".join(" ".join(line) + "\n" for line in tags))
     shop.run(["scripts/prepare_gigaword.sh", "--data", raw, *corpus, "--out", out, "--jobs", "1", *more])
-    if "--factors" not in more:  # DUC has none
+    if "--factors" not in more:  # DUC has no factors
         like = ["--like", f"{out}/prepared", "--out", f"{out}-duc", "--jobs", "1"]
         shop.run(["scripts/prepare_duc.sh", "--data", duc, *like])
     return shop.folder / out
@@ -187,7 +188,8 @@ def debian(shop: Workshop, recipe: str, row: str) -> Path:
     """Debian synopses as text, without prepared data."""
 
     def make() -> Path:
-        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]  # most are too rare to be known
+        # Most names are too rare to be known.
+        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]
         index, out = corpora.debian(shop.folder / "Translation-en", names), shop.folder / "data/debian"
         sizes = ["--valid-size", "2", "--test-size", "3"]
         shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
@@ -217,7 +219,10 @@ class Run:
     """Results of a row.
 
     Attributes:
-        folder: of the run. prepared: of its data. summaries: name of the file. printed: by the recipe.
+        folder: folder of the run.
+        prepared: folder of the run's data.
+        summaries: name of the file of summaries.
+        printed: output of the recipe.
     """
 
     folder: Path
@@ -234,7 +239,7 @@ class Run:
         return self._checkpoint["model"]
 
     def option(self, name: str, part: str = "model") -> Any:
-        """An option with which the model ("model") or the task ("task") was built, or that was used in training."""
+        """Value of an option with which the model ("model") or the task ("task") was built, or of the training."""
         return self._checkpoint["cfg"][part][name]
 
     def sums_of_squares(self) -> List[torch.Tensor]:
@@ -294,13 +299,17 @@ class Recipe:
     """A script of scripts/reproduce/, and the settings for running its rows small.
 
     Attributes:
-        name: of the script. data: makes the data of a row. rows: name -> check of the mechanism's effect.
-        option: the option that names rows; --row takes only one. place: the option that takes the data.
-        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
-        more_of: further ones of some rows.
+        name: name of the script.
+        data: function that makes the data of a row.
+        rows: name -> check of the mechanism's effect.
+        option: the option that names rows; --row takes only one.
+        place: the option that takes the data.
+        given: further options before "--".
+        more: options of fairseq-train after "--".
+        more_of: further options of fairseq-train for some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
-        steps: of rows that train for another number of steps than requested; 0 for untrained rows.
+        steps: number of steps of rows that train for another number than requested; 0 for untrained rows.
     """
 
     name: str
@@ -323,7 +332,7 @@ class Recipe:
     def command(self, shop: Workshop, row: str) -> List[str]:
         """Command line for a row; "" for the recipe's default."""
         chosen = [self.option, row] if row else []
-        row = row if row in self.rows else next(iter(self.rows))  # the row that provides its data
+        row = row if row in self.rows else next(iter(self.rows))  # this row provides the data
         data = self.data(shop, self.name, row)
         duc = ["--duc", f"{data}-duc"] if self.duc(row) else []
         more = [*self.more, *self.more_of.get(row, ())]

@@ -20,7 +20,7 @@ def rewarded(has_rewards, again=False):
 
 
 def closed_book(has_it=True, coverage=False, rewards=False):
-    """See et al.'s model, with a second decoder in training that summaries do without; and rewards."""
+    """Check See et al.'s model with rewards and a second decoder, which is only used in training."""
 
     def check(run):
         recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
@@ -54,7 +54,7 @@ def going_on(rewards=(), closed_book=False, again=False):
 
 
 def rougesal(run):
-    """See et al.'s model with coverage continues with both rewards alternately; entailment was learned from the
+    """Check that See et al.'s model with coverage continues with both rewards; entailment was learned from the
     summaries.
     """
     assert str(run.option("pointer")) == "soft" and any("coverage_weight" in key for key in run.parameters)

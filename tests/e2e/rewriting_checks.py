@@ -9,7 +9,7 @@ def rewritten(rewards, sentences=0, reranked=False):
     """Labels in order, pairs of sentences, an abstractor of its preset, an extractor trained by labels or by rewards.
 
     Args:
-        sentences: number that the extractor trained by labels selects.
+        sentences: number of sentences that the extractor trained by labels selects.
     """
 
     def check(run):

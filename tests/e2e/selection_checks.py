@@ -6,13 +6,13 @@ from recipe_checks import debian_transformer, finished, recurrent, see
 
 
 def selects(folder):
-    """A selector's report has its figures for both splits."""
+    """Check that a selector's report has its figures for both splits."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
 
 
 def extraction(by, selector=False):
-    """Summaries are sentences of their documents; ``lead`` takes three of them. A selector was scored."""
+    """Check that summaries are sentences of their documents, three for ``lead``, and that a selector was scored."""
 
     def check(run):
         documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
@@ -20,7 +20,7 @@ def extraction(by, selector=False):
         for document, summary in zip(documents, summaries):
             sentences = ["".join(sentence.split()) for sentence in document.split("<q>")]
             taken = ["".join(sentence.split()) for sentence in summary.split("<q>")]
-            # the last sentence read may be truncated
+            # The last sentence that is read may be truncated.
             assert all(any(sentence.startswith(part) for sentence in sentences) for part in taken)
             assert by != "lead" or taken == sentences[:3]
         if selector:
@@ -30,7 +30,7 @@ def extraction(by, selector=False):
 
 
 def abstraction(selects):
-    """ETADS with a pointer; with or without the tagger's mask."""
+    """Check ETADS with a pointer, with or without the tagger's mask."""
 
     def check(run):
         debian_transformer(focus=True, saliency=True, pointer=True)(run)
@@ -42,7 +42,7 @@ def abstraction(selects):
 
 
 def bottom_up(selects):
-    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger selected."""
+    """Check the summariser without coverage, the paper's search, and copied words that the tagger selected."""
 
     def check(run):
         recurrent(pointer="soft", words=(36, 36))(run)
@@ -69,7 +69,7 @@ def copies_what_the_tagger_chose(run):
 
 
 def unified(together):
-    """An abstractor trained on labelled sentences that decodes the extractor's selection; or both in one model."""
+    """Check an abstractor trained on labelled sentences that decodes the extractor's selection, or one joint model."""
 
     def check(run):
         out = run.folder.parent
@@ -112,7 +112,7 @@ def unified(together):
 
 
 def explicit_selection(coverage):
-    """Sentences selected for each sentence of the summary, its loss, consecutive stages, coverage added last."""
+    """Check selection for each sentence of the summary, its loss, consecutive stages, and coverage added last."""
 
     def check(run):
         recurrent(sentences=True, pointer="soft", coverage=coverage, words=(36, 36))(run)
@@ -137,7 +137,7 @@ def explicit_selection(coverage):
 
 
 def selecting_sentences(selector=False, coverage=False, extractor=False):
-    """A GRU with See et al.'s wiring; with Explicit-Selection's selector, with coverage, with the extractor inside."""
+    """Check a GRU with See et al.'s wiring, and with a selector, coverage, or the extractor inside."""
 
     def check(run):
         recurrent(sentences=selector or extractor, pointer="soft", coverage=coverage)(run)

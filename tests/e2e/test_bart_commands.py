@@ -24,7 +24,7 @@ def make_text(folder):
 
 
 def test_a_model_that_begins_with_bart_and_learns_nothing_writes_what_bart_writes(tmp_path):
-    """With both mechanisms at their start, and a learning rate of 0. In validation, ROUGE is computed on text."""
+    """Both mechanisms have their initial weights, and the learning rate is 0. Validation computes ROUGE on text."""
     encoder, merges = gpt2_files(tmp_path)
     model = save_bart(make_bart(bart_dictionary()), bart_dictionary(), tmp_path / "bart.base")
     files = ["--gpt2-encoder-json", str(encoder), "--gpt2-vocab-bpe", str(merges)]

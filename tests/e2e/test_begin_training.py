@@ -49,13 +49,13 @@ checkpoint: {{save_dir: {first}, no_epoch_checkpoints: true}}
     for name, value in state["model"].items():
         assert torch.equal(begun["model"][name], value), f"{name}: a learning rate of 0 changes nothing"
 
-    (first / "checkpoint_last.pt").unlink()  # no longer needed when the run resumes
+    (first / "checkpoint_last.pt").unlink()  # the resumed run does not need this file
     log = run_command([*command, "--max-update", "2"], cwd=tmp_path).stdout
     assert "parameters (" not in log and weights(second)["optimizer_history"][-1]["num_updates"] == 2
 
 
 def test_stages_go_on_as_if_unbroken_and_coverage_begins_its_optimiser_anew(corpus, tmp_path):
-    """See et al. 2017: Adagrad's sums continue in the next stage; with coverage they begin at 0.1 again."""
+    """Adagrad's sums continue in the next stage, but start at 0.1 again with coverage (See et al. 2017)."""
 
     def train(name, arch, updates, *options):
         sizes = {**SIZES, "readout_dim": 12}

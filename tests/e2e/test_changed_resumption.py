@@ -48,7 +48,7 @@ def resumed(begun, save):
 
 @pytest.mark.parametrize("option", ["--save-dir", "--restore-file", "--finetune-from-model"])
 def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, begun, permuted, tmp_path):
-    """It was accepted, and the right data were refused from the next checkpoint on."""
+    """Such a dictionary used to be accepted, and after the next checkpoint the right data were refused."""
     save = resumed(begun, tmp_path / "save") if option == "--save-dir" else tmp_path / "new"
     options = [] if option == "--save-dir" else [option, str(begun / "checkpoint_last.pt")]
     before = (save / "checkpoint_last.pt").read_bytes() if save.exists() else b""
@@ -60,7 +60,7 @@ def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, be
 
 
 def test_changed_options_of_the_optimiser_count_and_are_announced(corpus, tmp_path):
-    """fairseq silently keeps the checkpoint's."""
+    """fairseq silently keeps the checkpoint's options."""
     train(corpus / "bin", tmp_path / "save", *MUON, "--max-update", "2")
     options = ["--muon-momentum", "0.5", "--weight-decay", "0.25", "--max-update", "3"]
     log = train(corpus / "bin", tmp_path / "save", *MUON, *options).stdout
@@ -88,7 +88,7 @@ def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path
 
 @pytest.mark.parametrize("scheduler", ["inverse_sqrt", "reduce_lr_on_plateau", "polynomial_decay", "tri_stage"])
 def test_another_scheduler_begins_where_the_training_is(scheduler, begun, corpus, tmp_path):
-    """Some ended in KeyError: 'best'."""
+    """Some schedulers used to fail with KeyError: 'best'."""
     options = {"inverse_sqrt": ["--warmup-updates", "16"], "polynomial_decay": ["--total-num-update", "10"]}
     options["tri_stage"] = ["--phase-ratio", "[0.1, 0.4, 0.5]", "--max-update", "5"]
     save = resumed(begun, tmp_path / "save")
@@ -108,7 +108,7 @@ def test_an_average_may_be_added(begun, corpus, tmp_path):
     log = train(corpus / "bin", save, *options).stdout
     assert "--store-ema: the checkpoint has no average; it starts from the checkpoint's weights" in log
     state = checkpoint(save)
-    layers = [name for name in start if ".layers." in name]  # fairseq averages a table several times that is shared
+    layers = [name for name in start if ".layers." in name]  # fairseq averages a shared table several times
     for name in layers:
         value = state["model"][name]
         torch.testing.assert_close(state["extra_state"]["ema"][name], (start[name] + value) / 2)

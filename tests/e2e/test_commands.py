@@ -60,7 +60,7 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
 
 
 def test_a_document_is_summarised_the_same_in_any_batch(trained, corpus):
-    """The best score is the same; so are the words, unless two summaries are equally good."""
+    """The best score is the same. The words are the same, too, unless two summaries are equally good."""
     one, other = (
         hypotheses(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
         for options in (["--batch-size", "1"], ["--batch-size", "16", "--left-pad-source"])
@@ -122,13 +122,13 @@ def parameters(save):
 
 
 def test_training_killed_and_started_again_ends_with_the_same_parameters(corpus, tmp_path):
-    """Killed in the middle of an epoch, with dropout on: the result must be bit for bit the uninterrupted one."""
+    """The kill comes in the middle of an epoch, with dropout. The result must be the uninterrupted one, bit for bit."""
     updates = ("--max-update", "45")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run_command(train_command(corpus, whole, *updates), cwd=tmp_path)
 
     with open(tmp_path / "log", "w") as log:
-        # far more updates than it will live to see, so that it cannot end by itself
+        # The number of updates is so large that the training cannot end before the kill.
         process = subprocess.Popen(
             train_command(corpus, killed, "--max-update", "100000"),
             cwd=tmp_path,

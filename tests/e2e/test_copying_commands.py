@@ -84,12 +84,12 @@ def answered(output, riddles):
 def test_words_never_seen_are_copied(riddles, pointer):
     log = train(riddles, pointer, "--eval-rouge", "--eval-rouge-samples", "40", *BEST)
     assert "p_gen=" in log and "copied=" in log
-    # the words of the answers are in no dictionary but its copy tail, and must come out as words in validation too
+    # The answers' words are only in the dictionary's copy tail. In validation, too, they must be written as words.
     assert float(re.search(r"valid \|.*\| rouge1 ([\d.]+)", log)[1]) >= 90
     right, count = answered(generate(riddles, pointer), riddles)
     assert right >= 0.95 * count, f"{right} of {count}"
 
-    # words that are in no file; an empty line is answered by an empty line
+    # These words are in no file. The answer to an empty line is an empty line.
     r = random.Random(9)
     asked = [riddle(r, r.choice([string.ascii_lowercase, *ALPHABETS])) for _ in range(60)]
     asked.insert(20, ([], ""))
@@ -132,7 +132,7 @@ def test_a_language_model_is_fused(riddles, tmp_path):
     fused = ["--lm-path", str(tmp_path / "checkpoint_last.pt"), "--lm-weight", "0.5"]
     plain, found = (hypotheses(generate(riddles, "soft", *model, *more, data=data)) for more in ([], fused))
     assert sorted(found) == sorted(plain) == list(range(100))
-    # after two steps each of the 16 known words is nearly as likely as the others
+    # After two steps, all of the 16 known words have nearly the same probability.
     changes = [found[number][0][0] - plain[number][0][0] for number in found]
     assert statistics.median(changes) == pytest.approx(0.5 * math.log2(1 / 16), abs=0.5), changes
     words = " ".join(words for ((_, words), *_) in found.values()).split()
@@ -149,7 +149,7 @@ def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddl
     right, count = answered(output, riddles)
     assert right == 0, "no known word is ever the answer"
     assert list(summaries(output).values()).count("<unk>") >= 0.9 * count
-    # fairseq requests a raw data set here
+    # Here fairseq requests a raw data set.
     (riddles / "raw").mkdir()
     for name in ("source", "target"):
         for split in ("train", "test"):

@@ -86,7 +86,7 @@ def paste(browser, text):
 
 def test_it_is_there_for_this_computer_only(page):
     port = int(page.split(":")[2].strip("/"))
-    with socket.socket() as other:  # not even to another address of this computer
+    with socket.socket() as other:  # another address of this computer must not be reachable either
         assert other.connect_ex(("127.0.0.2", port)) != 0
     for path, host, status in (
         ("/", "localhost", 200),
@@ -136,7 +136,7 @@ def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
     until(lambda: browser.find("#about").text)
     browser.run(WATCH)
     paste(browser, TEXT)
-    browser.press("Tab")  # with the buttons; Ctrl+Enter works anywhere
+    browser.press("Tab")  # Tab moves to the buttons; Ctrl+Enter works everywhere
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true}))")
     finished(browser)
     want = summarizer.summarize(TEXT)

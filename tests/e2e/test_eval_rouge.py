@@ -58,8 +58,9 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
     assert list(found) == [60, 120, 180, 240]
     assert log.count("sample 0 summary:") == log.count("sample 1 reference:") == 4 and "sample 2 " not in log
 
-    # the figures are the ones that a user's later commands would compute
-    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))  # among equals fairseq keeps the last
+    # The figures are the same as from a user's later commands.
+    # Of equally good checkpoints, fairseq keeps the last.
+    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))
     hypotheses = generated(data, tmp_path / "with" / "checkpoint_best.pt", "valid", "--beam", "2")[:25]
     references = (corpus / "text" / "valid.target").read_text().splitlines()[:25]
     expected = rouge(hypotheses, references, bootstrap=1)
@@ -71,7 +72,7 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
 
 
 def test_two_workers_log_the_same_figures(corpus, tmp_path):
-    """One update with the learning rate 0, so that both have the same model; 37 documents make uneven batches."""
+    """One update with the learning rate 0 keeps the model the same in both. 37 documents make uneven batches."""
     data = corpus / "bin"
     options = ["--eval-rouge", "--eval-rouge-samples", "33", "--max-update", "1", "--valid-subset", "test"]
     options += ["--max-tokens-valid", "60", "--validation-samples", "20", *BEST]

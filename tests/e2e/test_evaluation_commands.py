@@ -14,7 +14,8 @@ def test_the_script_scores_compares_and_analyses(tmp_path):
     command = [str(SCRIPTS / "evaluate.sh"), "--references", "target", "--documents", "source", "--show", "1"]
     options = ["--summaries", "good", "--summaries", "bad", "--compare", "--analyse"]
     output = run_command([*command, *options, "--", "--metrics", "1"], cwd=tmp_path).stdout
-    assert output.count("ROUGE-1 ") == 4 and "ROUGE-2" not in output  # both systems, the first words, the comparison
+    # ROUGE-1 stands with both systems, the first words and the comparison.
+    assert output.count("ROUGE-1 ") == 4 and "ROUGE-2" not in output
     comparison = next(line for line in output.split("p rand.")[1].splitlines() if line.startswith("ROUGE-1"))
     assert comparison.endswith("0.0001   0.0001") and "A: good" in output and "B: bad" in output
     for row in ("| good", "| bad", "| lead-8-words", "| oracle"):

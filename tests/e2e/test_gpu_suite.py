@@ -1,4 +1,4 @@
-"""tests/gpu on a pretended GPU, in a process of its own, by the script that checks a real one: scripts/gpu_check.sh."""
+"""tests/gpu on a pretended GPU, in a separate process, by the script that checks a real one: scripts/gpu_check.sh."""
 
 import json
 import os

@@ -72,7 +72,7 @@ def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options,
 
 
 def test_two_workers_move_the_same_rows_of_word_vectors_as_one(parts, tmp_path):
-    """With lazy_adam, which leaves alone the words that are in no batch; the plain one moves them on."""
+    """lazy_adam does not change the words that are in no batch, but plain Adam does."""
     options = [*RECURRENT, "--max-epoch", "3", "--large-vocabulary-trick", "12"]
     options += ["--optimizer", "lazy_adam", "--lr", "0.01"]
 
@@ -119,7 +119,7 @@ def test_torchrun_starts_workers_on_cpus(parts, tmp_path):
 
 
 def children(process):
-    """Numbers of the workers that a process has started."""
+    """Process ids of the workers that a process has started."""
     found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return [int(n) for n in found if "spawn_main" in Path(f"/proc/{n}/cmdline").read_text()]
 
@@ -147,7 +147,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
     assert "worker 1 of 2 (numbers from 0) was ended from outside (SIGKILL" in last and "its last checkpoint" in last
     before = saved(tmp_path / "two")[0]
     assert before > 0
-    # by hand from here on, because that starts faster
+    # From here on the workers are started by hand, because that is faster.
     epochs = str(2 + before // 2)
 
     def go_on(*more):

@@ -109,7 +109,7 @@ def test_the_version_is_read_without_importing_the_package(tree):
 
 
 def test_the_sdist_builds_the_same_wheel(tree, wheel, tmp_path):
-    """Only users without a wheel would notice that an sdist lacks a file."""
+    """If an sdist lacked a file, only users without a wheel would notice."""
     name = run_command([sys.executable, "-c", BUILD_SDIST, str(tmp_path)], cwd=tree).stdout.split()[-1]
     with tarfile.open(tmp_path / name) as archive:
         archive.extractall(tmp_path / "unpacked")
@@ -150,7 +150,7 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
 
     again = subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "up to date" in again.stderr
-    # a moved module is a change, even if the bytes of all files are the same
+    # A moved module is a change, even if the bytes of all files are the same.
     layers = clone / "fairseq_etads" / "layers"
     (layers / "sharing.py").rename(layers / "sharing_of_layers.py")
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
@@ -219,7 +219,7 @@ def test_the_changelog_says_where_modules_are():
     assert not [old for old in (*moved, *moved_again) if is_module(old)], (
         "the changelog names modules that have not moved"
     )
-    for new in moved_again.values():  # a module, or a class or function in one
+    for new in moved_again.values():  # the new name is a module, or a class or function in one
         assert is_module(new) or is_module(new.rpartition(".")[0]), f"the changelog names {new}, which does not exist"
 
 

@@ -19,7 +19,8 @@ def prepare(name, out, *options, check=True):
 def sizes(out, split, side="source"):
     """Numbers of tokens of a binarised side, with the end symbol."""
     dataset = indexed_dataset.make_dataset(str(out / f"prepared/bin/{split}.source-target.{side}"), "mmap")
-    return dataset.sizes.tolist()  # while the dataset lives: its memory is unmapped with it
+    # A list is returned, because the dataset's memory is unmapped when the dataset is deleted.
+    return dataset.sizes.tolist()
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_a_corpus_of_ones_own_runs_twice_and_names_what_is_wrong(tmp_path):
     prepare("custom", out, *options)
     assert (out / "prepared/bin/complete").stat().st_mtime_ns == made
     text = [out / f"text/train.{side}" for side in ("source", "target")]
-    wrong = ["--", "--size", "0"]  # so that only the reading is done
+    wrong = ["--", "--size", "0"]  # with this error, only the reading is done
     parallel = ["--kind", "parallel", "--marked", "--train", *text, "--out", tmp_path / "two", *wrong]
     assert "--size 0: choose 1 or more" in prepare("custom", out, *parallel, check=False).stdout
     assert (tmp_path / "two/text/train.source").read_bytes() == text[0].read_bytes()

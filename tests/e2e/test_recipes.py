@@ -84,7 +84,7 @@ GATED = {
     "gated_es_transformer": encoder_sharing(True, True),
 }
 SEE = ("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5", "--steps", str(STEPS), "--coverage-steps", str(STEPS))
-FASTER = ("--lr", "0.03")  # so that a few steps teach a model to copy
+FASTER = ("--lr", "0.03")  # with this rate, a few steps teach a model to copy
 STEPPED, ON_DEBIAN = ("--steps", str(STEPS), "--cpu"), ("--steps", str(STEPS), "--seeds", "1")
 RECIPES_AND_ROWS = [
     Recipe("etads_cnndm", cnndm, ETADS, given=STEPPED, more=tuple(TRANSFORMER)),

@@ -61,7 +61,7 @@ def write_factors(data, values):
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("recurrent")
     values = write_corpus(directory)
-    # the encoder knows some answers of the training data; none can be generated
+    # The encoder knows some answers of the training data, but none can be generated.
     run_command(
         ["etads-dictionary", "dict.txt", "--train", "train.source", "--size", str(len(WORDS) + 201), "--jobs", "1"]
         + ["--target-size", str(len(WORDS)), "--summaries", "train.target", "--target-dictionary", "dict.target.txt"]
@@ -138,7 +138,7 @@ def weights(save):
 
 
 def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one(corpus, tmp_path):
-    """With several processes gradients are dense, but rows with a gradient of 0 do not move, as with one process."""
+    """With several processes, gradients are dense, but rows with a gradient of 0 do not move, as with one process."""
     arch, options = "words_lvt2k", ["--large-vocabulary-trick", "20", "--lr", "0.01", "--max-update", "8"]
     options += ["--disable-validation"]
 

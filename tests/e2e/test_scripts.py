@@ -25,7 +25,7 @@ def test_every_script_tells_its_version(tmp_path):
     scripts = [path for path in SCRIPTS.rglob("*.sh") if path.name not in ("common.sh", "recipes.sh")]
     assert len(scripts) > 20
     for script in scripts:
-        # after other options, as people type it
+        # The option comes after others, as people type it.
         output = run_command([str(script), "--out", "x", "--version"], cwd=tmp_path).stdout
         assert output == f"{script.name} {fairseq_etads.__version__}\n"
     assert not any(tmp_path.iterdir())
@@ -118,7 +118,7 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus,
     monkeypatch.setattr(helpers, "PROGRAMS", [str(tmp_path / "bin"), *helpers.PROGRAMS])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     name, *options = script.split()
-    # it ends where the output of a command is missing
+    # The script ends where the output of a command is missing.
     run_command([str(SCRIPTS / name), *options], cwd=tmp_path, check=False)
     seen = [line.rpartition("/")[2].split(" ") for line in (tmp_path / "seen").read_text().splitlines()]
     expected = {
@@ -182,7 +182,7 @@ def check_model_folder(run, tmp_path):
     again = run_command(command, cwd=tmp_path).stdout
     want = (run / "summaries.txt").read_text().splitlines()[:100]
     found = (tmp_path / "out.txt").read_text().splitlines()
-    # generate.sh has other batches, and an untrained model's hypotheses have similar scores
+    # Batches differ in generate.sh, and an untrained model's hypotheses have similar scores.
     assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
     assert "per second" in again and not (tmp_path / "out.txt.resume").exists()
 
@@ -197,7 +197,7 @@ def check_new_documents(run, tmp_path):
         return result
 
     documents = tmp_path / "new documents"
-    # an empty line, a NUL, a carriage return inside a line, no newline at the end
+    # The text has an empty line, a NUL, a carriage return inside a line, and no newline at the end.
     documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
     said = generate("--input", "new documents", "--lines", "--output", "new.summaries").stderr
     summaries = (tmp_path / "new.summaries").read_text().split("\n")

@@ -137,7 +137,7 @@ def test_a_pointer_copies_what_is_selected(work, selectors):
         cwd=work,
     )
     weights = torch.load(work / "summariser/checkpoint_last.pt", weights_only=True)
-    weights["model"]["decoder.pointer.gate.bias"].fill_(-20.0)  # so that it always copies
+    weights["model"]["decoder.pointer.gate.bias"].fill_(-20.0)  # with this bias, the model always copies
     torch.save(weights, work / "copies.pt")
     generate = ["fairseq-generate", "bin", *PLUGIN, "--path", "copies.pt", "--cpu", "--beam", "3", "--max-len-b", "6"]
     plain = summaries(run_command(generate, cwd=work).stdout)
@@ -155,7 +155,7 @@ def test_a_pointer_copies_what_is_selected(work, selectors):
 
 
 def test_other_labels_are_refused(work, tmp_path):
-    """Labels for fewer tokens than are read, or in another order."""
+    """The labels are for fewer tokens than are read, or in another order."""
     run_command(["etads-labels", "bin", "--truncate-source", "5", "--out", str(tmp_path), "--jobs", "1"], cwd=work)
     said = train(work, "word_tagger", 1, "--labels", str(tmp_path), "--save-dir", str(tmp_path / "run"), check=False)
     assert said.returncode and "was made from the first 5 tokens of each document" in said.stdout

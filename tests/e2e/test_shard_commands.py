@@ -79,13 +79,13 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
     assert sorted(numbers) == list(range(SIZES["test"]))
 
     (tmp_path / "out").unlink()
-    shutil.copyfile(shares[0], shares[1])  # one document twice, another missing
+    shutil.copyfile(shares[0], shares[1])  # now one document occurs twice, and another is missing
     assert "delete the folder" in generate(run, tmp_path, "out", "--shard", "3/3", status=2)
     assert not (tmp_path / "out").exists()
 
 
 def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
-    """More shares than documents, and an empty document."""
+    """There are more shares than documents, and one document is empty."""
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["w1 w2 w3", ""])]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, records)))
     options = ["--input", "new.jsonl"]
@@ -132,7 +132,7 @@ def fairseq_generate(run, *options, anew=False, **variables):
 
 
 def test_fairseq_generate_divides_the_documents(run, tmp_path):
-    """With --num-shards, which fairseq does not read, and under torchrun; also with more processes than batches."""
+    """It does so with --num-shards and under torchrun, even with more processes than batches."""
     whole = hypotheses(fairseq_generate(run))
     shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
     assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)

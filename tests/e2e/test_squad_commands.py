@@ -15,7 +15,7 @@ SMALL += ["--clip-norm", "2", "--batch-size", "4", "--max-update", "40", "--num-
 def test_a_tagger_learns_the_answers(tmp_path):
     corpora.squad(tmp_path / "squad")
     run_command(["etads-corpus", "squad", "--data", "squad", "--out", "squad/text", "--jobs", "1"], cwd=tmp_path)
-    # the summariser's data; the tagger shares its dictionary
+    # These are the summariser's data. The tagger shares the dictionary.
     for split in ("train", "valid", "test"):
         for side in ("source", "target"):
             text = "Dr. Ada Zeno made the audio in 1800 . It weighs 2 tons , was by No question .\n"

@@ -20,7 +20,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     (tmp_path / "r.txt").write_text("".join(f"{document[:30]}\n" for document in documents))
     trials = tmp_path / "killed" / "trials.jsonl"
     with open(tmp_path / "log", "w") as log:
-        # far more trials than it will live to see, so that it cannot end by itself
+        # The number of trials is so large that the command cannot end before the kill.
         killed = subprocess.Popen(
             [*COMMAND, "1000", "--out", "killed"],
             cwd=tmp_path,

@@ -14,10 +14,10 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --cpu --num-workers 0"
 SHORTENED = {
-    "source .venv/bin/activate\n": "",  # the test's own environment is active
-    "etads-debian --sample --out data/sample\n": "",  # run by the quickstart; its files are small ones here
+    "source .venv/bin/activate\n": "",  # the environment of the test is active already
+    "etads-debian --sample --out data/sample\n": "",  # the quickstart runs this command, and its files are small here
     "--size 1000": "--size 40",
-    "python explain.py": "python - < explain.py",  # the server runs it without importing torch once more
+    "python explain.py": "python - < explain.py",  # the server runs this without importing torch once more
     "--max-update 800 --cpu --": "--max-update 8 --cpu -- --num-workers 0",
     "--warmup-updates 200": "--warmup-updates 2",
     "--tokens bpe --size 500": "--tokens bpe --size 60",
@@ -44,7 +44,7 @@ def followed(programs, tmp_path_factory):
     (folder / "scripts").symlink_to(ROOT / "scripts")
     corpora.plain(folder / "data" / "sample")
     lines = [f"{side} of number {n}\n" for side in ("The text", "It") for n in range(100)]
-    for side, part in (("source", lines[:100]), ("target", lines[100:])):  # enough for shares of 4 %
+    for side, part in (("source", lines[:100]), ("target", lines[100:])):  # 100 lines are enough for shares of 4 %
         with open(folder / "data" / "sample" / f"train.{side}", "a", encoding="utf-8") as file:
             file.writelines(part)
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}

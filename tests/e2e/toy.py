@@ -39,7 +39,7 @@ def by_two_workers(train, *arguments, backend="legacy_ddp"):
 
 
 def hypotheses(output):
-    """Number of a document -> scores and words of all its hypotheses printed by fairseq-generate."""
+    """Read scores and words of all hypotheses that fairseq-generate printed, by the number of the document."""
     found = {}
     for line in output.splitlines():
         if line.startswith("H-"):
@@ -49,5 +49,5 @@ def hypotheses(output):
 
 
 def summaries(output):
-    """Number of a document -> its best summary."""
+    """Read the best summary of each document, by its number."""
     return {number: rows[0][1] for number, rows in hypotheses(output).items()}

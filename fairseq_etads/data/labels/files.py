@@ -43,7 +43,8 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
     """Write a file.
 
     Args:
-        header: of the file. rows: each document's hash and fields.
+        header: the file's header.
+        rows: each document's hash and fields.
     """
     with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")

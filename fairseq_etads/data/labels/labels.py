@@ -44,7 +44,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
-    """Number of equal words from ``start`` in the document and from ``place`` in the summary on."""
+    """Count the equal words from ``start`` in the document and from ``place`` in the summary."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
         length += 1
@@ -89,7 +89,7 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 
 
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """The set of sentences that together are most like the summary, in the order of the document.
+    """Select the set of sentences that together are most similar to the summary, in the order of the document.
 
     Sentences are added one by one, each time the one with which the sum of the F1 of words and the F1 of bigrams is the
     largest, until none raises it (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each different
@@ -103,7 +103,9 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    free = {}  # of each sentence the bits of its words and bigrams in the summary, and its number of different words
+    # A free sentence is one not yet selected. Its entry has the bits of its words and bigrams in the summary, and its
+    # number of different words.
+    free = {}
     for number, sentence in enumerate(document):
         if sentence:
             of_words = of_bigrams = 0
@@ -139,8 +141,9 @@ def selection_targets(
     It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
 
     Args:
-        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count. unseen: idf of other
-            words.
+        idf: inverse document frequencies of words, see :func:`inverse_frequencies`; stop words and punctuation do not
+            count.
+        unseen: idf of other words.
 
     Returns:
         n rows of m numbers that sum to 1, or are all 0 where the document has no word of the summary's sentence.

@@ -18,7 +18,8 @@ class SummaryRecall:
     """Summary-level ROUGE-L recall of any of a document's sentences (Lin 2004, section 3.2).
 
     Args:
-        document: the document's sentences. summary: the reference's sentences.
+        document: the document's sentences.
+        summary: the reference's sentences.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):
@@ -41,7 +42,7 @@ class SummaryRecall:
             union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
             for position in union:
                 word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # no word counts more often than it occurs
+                if available[word] > 0 and wanted[word] > 0:  # a word counts at most as often as it occurs
                     available[word] -= 1
                     wanted[word] -= 1
                     hits += 1

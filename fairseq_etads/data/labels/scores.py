@@ -42,7 +42,7 @@ def best_f1(counts: Any) -> Tuple[float, float]:
     """Largest F1 of "selected if its probability is above p" over the bins' edges p, and that p.
 
     Args:
-        counts: see :func:`roc_area`.
+        counts: number of units per score, see :func:`roc_area`.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     total, best = sum(positive), (0.0, 0.5)

@@ -14,7 +14,8 @@ class Text(NamedTuple):
     """A text split into words.
 
     Attributes:
-        words: including sentence marks. word_numbers: for each token the index of its word.
+        words: the words, including sentence marks.
+        word_numbers: index of the word that each token belongs to.
     """
 
     words: List[str]
@@ -25,7 +26,7 @@ class Text(NamedTuple):
         """Split the first ``limit`` tokens into words; a word is never cut in two.
 
         Args:
-            subwords: see :func:`~fairseq_etads.text.subwords.word_ends`.
+            subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]

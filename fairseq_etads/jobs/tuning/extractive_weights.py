@@ -42,9 +42,11 @@ class Round(NamedTuple):
     """One decoding with given weights.
 
     Attributes:
-        number: from 0, which has the folder's weights. weights: of all features; the first is 1.
-        lists: for each document its hypotheses, best first: text, features (see :class:`Hypothesis`), score by the
-            metric. mean: of the first hypotheses. seconds: duration.
+        number: number of the round; round 0 has the folder's weights.
+        weights: weights of all features; the first is 1.
+        lists: hypotheses of each document, best first: text, features (see :class:`Hypothesis`), score by the metric.
+        mean: mean score of the first hypotheses.
+        seconds: duration.
     """
 
     number: int
@@ -63,9 +65,11 @@ class WeightTuning:
     """Results of all rounds.
 
     Attributes:
-        rounds: in order. metric: one of :data:`MERT_METRICS`. documents: number of decoded documents. nbest: hypotheses
-            per document.
-        signature: of ROUGE.
+        rounds: all rounds in order.
+        metric: one of :data:`MERT_METRICS`.
+        documents: number of decoded documents.
+        nbest: hypotheses per document.
+        signature: the settings of ROUGE as a text.
     """
 
     rounds: List[Round]
@@ -144,10 +148,12 @@ def tune_weights(
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the rounds; made if it is not there.
-        rounds: maximum number of rounds; it ends earlier if the weights no longer change. metric: one of
-            :data:`MERT_METRICS`. nbest: hypotheses per document, and the beam size. points: starting points.
-        most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`EncodedDocuments`.
+        rounds: maximum number of rounds; there are fewer if the weights no longer change.
+        metric: one of :data:`MERT_METRICS`.
+        nbest: hypotheses per document, and the beam size.
+        points: starting points.
+        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
         InputError: texts or options are invalid, or the rounds in ``out`` have other settings or are damaged.
@@ -265,7 +271,7 @@ def _decode(
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with these weights and score the hypotheses; a record for the store. ``rounds``: their maximum number."""
+    """Decode with these weights and score the hypotheses; returns a record. ``rounds`` is their maximum number."""
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
     found = encoded.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))

@@ -21,7 +21,8 @@ class NBest(NamedTuple):
     """The hypotheses of a document.
 
     Attributes:
-        features: (n, K); their weighted sum ranks hypotheses. scores: (n,) by the metric; higher is better.
+        features: (n, K); their weighted sum ranks hypotheses.
+        scores: (n,) by the metric; higher is better.
     """
 
     features: np.ndarray
@@ -34,7 +35,7 @@ def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
 
 
 def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """Lines that are the highest somewhere, from left to right.
+    """Find the lines that are the highest somewhere, from left to right.
 
     Returns:
         the start of each one's interval, minus infinity for the first; and their indices. Of equal lines the first one
@@ -46,7 +47,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last one is nowhere the highest
+            if slopes[line] != slopes[last]:  # otherwise the last line is nowhere the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -59,7 +60,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """The best value of one weight: the middle of the best step, or the current value if none is better.
+    """Find the best value of one weight: the middle of the best step, or the current value if none is better.
 
     Args:
         feature: index of the weight.
@@ -120,8 +121,9 @@ def best_weights(
     """Run :func:`climb` from several starting points and return the best result.
 
     Args:
-        first: the first starting point; all share its first weight. points: number of starting points.
-        seed: of the other points, which are random.
+        first: the first starting point; all share its first weight.
+        points: number of starting points.
+        seed: seed of the other points, which are random.
 
     Returns:
         the weights and their mean score; of equals the earlier point's.

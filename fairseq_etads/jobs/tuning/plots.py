@@ -24,7 +24,7 @@ def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> Non
 
 def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
     found = [trial.settings[parameter.name] for trial in tuning.trials]
-    # values in order and at equal distances, because some lists have no common scale
+    # Values are drawn in order and at equal distances, because some lists have no common scale.
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
     values = sorted(values) if parameter.is_ordered else values
     _draw(axes, [values.index(value) for value in found], scores, tuning.best.number)
@@ -45,7 +45,8 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
     columns = min(_COLUMNS, panels)
     rows = math.ceil(panels / columns)
     with repeatable():
-        from matplotlib.figure import Figure  # without pyplot: no window, no global state
+        # pyplot is not used, because it opens windows and has global state.
+        from matplotlib.figure import Figure
 
         figure = Figure(figsize=(4.2 * columns, 2.9 * rows + 0.5), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten()

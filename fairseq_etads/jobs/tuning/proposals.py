@@ -13,7 +13,7 @@ from ...platform.errors import InputError
 from .space import Parameter, allowed_values, decoding_of
 
 _ATTEMPTS = 10
-"""Proposals by the sampler for a trial before a random setting is taken."""
+"""Maximum number of proposals by the sampler for a trial; after them, a random setting is taken."""
 _RANDOM_ATTEMPTS = 200
 
 Key = Tuple[Tuple[str, Any], ...]
@@ -28,7 +28,7 @@ def check_optuna() -> None:
 
 
 def key_of(decoding: Dict[str, Any]) -> Key:
-    """A key that is equal for settings that decode alike."""
+    """Make a key that is equal for settings with the same result."""
     return tuple(sorted(decoding.items()))
 
 
@@ -38,12 +38,13 @@ def propose(
     tried: Sequence[Tuple[Dict[str, Any], float]],
     seed: int,
 ) -> Optional[Dict[str, Any]]:
-    """Values of the parameters for the next trial, different from all previous trials.
+    """Propose values of the parameters for the next trial, different from all previous trials.
 
     Args:
-        space: the parameters. defaults: the decoding options that they change.
+        space: the parameters.
+        defaults: the decoding options that they change.
         tried: values of the parameters and score (higher is better) of each trial so far.
-        seed: of the search.
+        seed: seed of the search.
 
     Returns:
         name -> value; None if everything has been tried.
@@ -60,7 +61,7 @@ def propose(
             chosen[parameter.name] = numbers.choice(allowed_values(parameter, chosen, defaults))
         if key_of(decoding_of(chosen, defaults)) not in known:
             return chosen
-    return _first_untried(space, defaults, known)  # nearly everything has been tried, so few are left
+    return _first_untried(space, defaults, known)  # nearly all settings have been tried, so few are left
 
 
 def _ask(

@@ -20,7 +20,8 @@ class Parameter(NamedTuple):
     """An option that is searched.
 
     Attributes:
-        name: of :data:`call_options.OPTIONS`. values: in ascending order; in any order for a choice.
+        name: name of one of :data:`call_options.OPTIONS`.
+        values: values to try, in ascending order; for a choice, in any order.
     """
 
     name: str
@@ -40,7 +41,8 @@ def make_space(
     Args:
         names: options to search, as on a command line or with underscores; empty: :data:`SEARCHED`.
         ranges: option -> its values, see :func:`parse_values`; options in here are searched, too.
-        decoding: the defaults. lengths: number of tokens of each reference.
+        decoding: the defaults.
+        lengths: number of tokens of each reference.
 
     Raises:
         InputError: an option does not exist or cannot be searched, has impossible values, or has no effect with another
@@ -55,7 +57,8 @@ def make_space(
         else:
             space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
     space = _with_possible_lengths(space, decoding)
-    return sorted(space, key=lambda parameter: parameter.name == "min_len")  # last: its values depend on the others
+    # The values of min_len depend on the others.
+    return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
 def _known(name: str, option: str) -> str:
@@ -73,7 +76,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
 
     Raises:
-        InputError: it has another form, or the option cannot have such a value.
+        InputError: the text has another form, or the option cannot have such a value.
     """
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
@@ -109,7 +112,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # also true for NaN
+        if not abs(number) <= LARGEST:  # this is also true for NaN
             raise ValueError
         return number
     except ValueError:
@@ -193,7 +196,8 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
     """Values that are compatible with earlier ones: no shortest length is above the longest.
 
     Args:
-        chosen: values of the parameters before this one. decoding: the defaults.
+        chosen: values of the parameters that come before this one.
+        decoding: the defaults.
     """
     together = {**decoding, **chosen}
     if parameter.name != "min_len" or present_value("max_len_a", together):

@@ -1,4 +1,4 @@
-"""The store of trials: JSON lines, one per trial, each on disk before the next begins. Without torch and fairseq."""
+"""The store of trials: JSON lines, one per trial, each on disk before the next starts. Without torch and fairseq."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ class TrialStore:
     writing a line, the next process cuts this line off. While the store is open, no other process can open it.
 
     Args:
-        path: of the file; created if it does not exist.
+        path: path of the file, which is created if it does not exist.
         settings: everything that determines a trial's figures, under names for messages; JSON values.
 
     Attributes:

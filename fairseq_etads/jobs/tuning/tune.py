@@ -38,9 +38,13 @@ class Trial(NamedTuple):
     """One setting and its results.
 
     Attributes:
-        number: from 0, which has the folder's defaults. settings: the values of the parameters.
-        decoding: all decoding options. scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
-        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`. summaries: n texts. seconds: duration.
+        number: number of the trial; trial 0 has the folder's defaults.
+        settings: the values of the parameters.
+        decoding: all decoding options.
+        scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
+        figures: figures of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
+        summaries: n texts.
+        seconds: duration.
     """
 
     number: int
@@ -72,9 +76,13 @@ class Tuning:
     """Results of all trials.
 
     Attributes:
-        trials: in order. space: the parameters. metric: one of :data:`METRICS`. seed: of the search.
+        trials: all trials in order.
+        space: the parameters.
+        metric: one of :data:`METRICS`.
+        seed: seed of the search.
         documents, given: number of documents summarised in each trial, and of all given ones.
-        signature: of ROUGE. fingerprint: SHA-256 of the documents and references that were used.
+        signature: the settings of ROUGE as a text.
+        fingerprint: SHA-256 of the documents and references that were used.
     """
 
     trials: List[Trial]
@@ -99,7 +107,7 @@ class Tuning:
     def comparison(self) -> Dict[str, Any]:
         """Result of :func:`compare_pairs` for the best trial and the folder's defaults, if there are further trials."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # enough for a smallest p-value below a twentieth divided by the number of trials
+        # With this number, the smallest p-value is below a twentieth divided by the number of trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
@@ -110,7 +118,7 @@ class Listener:
         """Show a message to the user."""
 
     def begin(self, number: int, trials: int, documents: int) -> None:
-        """Note that a trial begins."""
+        """Note that a trial starts."""
 
     def advance(self, documents: int) -> None:
         """Note that ``documents`` more are summarised."""
@@ -142,15 +150,16 @@ def tune(
 ) -> Tuning:
     """Try decoding options, continuing an interrupted earlier call with the same arguments.
 
-    Trial 0 has the folder's current defaults. Settings that decode alike are tried once.
+    Trial 0 has the folder's current defaults. Settings with the same result are tried once.
 
     Args:
         documents, references: raw texts; a pair is skipped if either has no words.
         out: folder for the trials; created if it does not exist.
-        trials: total number, including earlier calls. metric: one of :data:`METRICS`.
+        trials: total number, including earlier calls.
+        metric: one of :data:`METRICS`.
         search, ranges: options to search and their values, see :func:`make_space`.
-        most_documents: if there are more, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: see :class:`EncodedDocuments`.
+        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
         InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` have other settings or are
@@ -275,7 +284,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with these settings and measure the result; a record for the store."""
+        """Decode with these settings and measure the result; returns a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:

@@ -38,8 +38,11 @@ class CardInfo(NamedTuple):
     """Contents of the model card in addition to config.json.
 
     Attributes:
-        title: its heading. license: an SPDX name, or empty. language: a code, or empty.
-        command: the training command, or empty. scores: of rouge.json, or None.
+        title: heading of the card.
+        license: an SPDX name, or empty.
+        language: a code, or empty.
+        command: the training command, or empty.
+        scores: contents of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
         picked_words: the extractor's budget; 0 without one.
     """
@@ -65,7 +68,7 @@ def read_scores(path: Path) -> Any:
     """Read the report of ``etads-rouge --json``.
 
     Raises:
-        InputError: it is not such a report.
+        InputError: the file is not such a report.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -81,8 +84,8 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     """Write the text of README.md.
 
     Args:
-        parameters: number of the model's parameters. words: numbers of words that it knows in documents ("source") and
-            summaries ("target").
+        parameters: number of the model's parameters.
+        words: numbers of words that it knows in documents ("source") and summaries ("target").
     """
     parts = [
         _front_matter(info),

@@ -18,7 +18,7 @@ SHORTLIST = "shortlist.safetensors"
 EXTRACTOR = "extractor"
 """Folder of the extractor in a model folder that reads long documents whole."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""Name of an entry -> whether a value fits, and what it should be."""
+"""Name of an entry -> check of its value, and description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -201,7 +201,7 @@ _PERHAPS_OF_TASK: _Entries = {"summary_lengths": (are_percentiles, "percentiles 
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,
-    # it becomes part of a file name in sacremoses
+    # The language becomes part of a file name in sacremoses.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
     "sentence_marks": _one_of(*MARKS),
     "subwords": _one_of(None, *SUBWORDS),

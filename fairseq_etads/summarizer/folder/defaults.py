@@ -35,10 +35,11 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     again after an interruption.
 
     Args:
-        decoding: all defaults. note: Markdown for the model card, which says where they come from.
+        decoding: all defaults.
+        note: Markdown for the model card, which says where they come from.
 
     Raises:
-        InputError: it is not a model folder, it is not writable, or the options are impossible.
+        InputError: the folder is not a model folder or not writable, or the options are impossible.
     """
     call_options.search_settings(decoding)
     check_writable(folder)

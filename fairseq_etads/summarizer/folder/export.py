@@ -40,7 +40,7 @@ class Source(NamedTuple):
     """Inputs of a folder.
 
     Attributes:
-        checkpoint: of fairseq-train.
+        checkpoint: path of a checkpoint of fairseq-train.
         data: the data directory of its training.
         text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
@@ -66,9 +66,11 @@ def export(
     """Write a model folder, which appears under its name when it is complete and has been loaded as a test.
 
     Args:
-        folder: must not exist, or be empty.
+        folder: path of the new folder, which must not exist or must be empty.
         decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
-            lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+            lengths of the training summaries.
+        dtype: "fp32" or "fp16".
+        write_card: function that makes the text of README.md.
         longest_target: number of tokens of the longest training summary, if known; for a checkpoint that does not
             record their lengths.
 
@@ -158,7 +160,9 @@ class Exported(NamedTuple):
     """The exported model, for the model card.
 
     Attributes:
-        config: of the folder. parameters: number of the model's parameters. task: with the dictionaries.
+        config: the folder's configuration.
+        parameters: number of the model's parameters.
+        task: the task with the dictionaries.
     """
 
     config: FolderConfig
@@ -265,7 +269,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
     """Load the written folder, and compare the weights.
 
     Raises:
-        InputError: it differs, or cannot be loaded.
+        InputError: the folder cannot be loaded, or its weights differ.
     """
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():
@@ -286,7 +290,8 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
     """Tensors to store, on the CPU, and the names of tensors that are the same as another one.
 
     Args:
-        state: of a model. dtype: "fp32" or "fp16", for floating-point numbers.
+        state: state of a model.
+        dtype: "fp32" or "fp16", for floating-point numbers.
 
     Returns:
         Name -> tensor, tied tensors once; and name of each further tied tensor -> name under which it is stored.
@@ -306,5 +311,5 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
             raise InputError(f"the weight {name} has numbers that are not finite{why}")
-        tensors[name] = stored.contiguous().clone()  # alone in its memory, as safetensors requires
+        tensors[name] = stored.contiguous().clone()  # safetensors requires tensors that share no memory
     return tensors, shared

@@ -31,13 +31,13 @@ class LoadedFolder(NamedTuple):
     """Contents of a model folder, ready for use.
 
     Attributes:
-        config: of the folder.
-        model: in evaluation mode, on the CPU, in float32.
-        task: with the dictionaries and the truncation lengths.
-        tokenizer: raw text to words and back.
+        config: the folder's configuration.
+        model: the model in evaluation mode, on the CPU, in float32.
+        task: the task with the dictionaries and the truncation lengths.
+        tokenizer: converts raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
-        shortlist: of the folder; None if it has none.
-        extractor: of the folder; None if it has none.
+        shortlist: the folder's shortlist; None if it has none.
+        extractor: the folder's extractor; None if it has none.
     """
 
     config: FolderConfig
@@ -63,15 +63,15 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         is_extractor: whether it is the folder of an extractor, inside a summariser's.
 
     Raises:
-        InputError: it is not a model folder, is damaged or incomplete, or was made by a later version.
+        InputError: the folder is not a model folder, is damaged or incomplete, or was made by a later version.
     """
     config = read_config(folder)
     _verify(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
-    with torch.random.fork_rng(devices=[]):  # building a model draws initial weights
-        with torch.device("meta"):  # of a model without memory: config.json may ask for any number of layers
+    with torch.random.fork_rng(devices=[]):  # building a model draws random initial weights
+        with torch.device("meta"):  # config.json may ask for any number of layers, so no memory is allocated yet
             weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
     model.load_state_dict(weights.read(model.state_dict()), strict=True)
@@ -106,9 +106,10 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing, or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, but only used if a call says so
+    # This file may be there without need; a call decides whether it is used.
+    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:
         needed.append(SHORTLIST)
-    # listed if the folder has an extractor, so that the model is not used without it
+    # It is listed if the folder has an extractor, so that the model is not used without it.
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
         needed.append(of_extractor)
@@ -141,7 +142,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         )
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # values that fairseq would take from other parts of its configuration
+    # fairseq would take these values from other parts of its configuration.
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -158,7 +159,8 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     """Build the model with new weights; raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    except Exception as error:  # from fairseq, torch or OmegaConf, whichever meets the wrong option first
+    # The error comes from fairseq, torch or OmegaConf, depending on which of them reads the wrong option first.
+    except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder / CONFIG}: its options do not give a model ({reason}). {ADVICE}") from None
     return model

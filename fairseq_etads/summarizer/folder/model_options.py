@@ -89,7 +89,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
     if name.startswith("extractor_") and value == default:
-        return True  # a model without an extractor has no weights of these widths
+        return True  # a model without an extractor has no weights with these widths
     if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
         return isinstance(value, str) and _are_convolutions(value, largest)
     if name == "decoder_attention":

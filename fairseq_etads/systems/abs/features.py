@@ -7,7 +7,7 @@ The score of the next word w, after the words a, b and with the document x, is t
 Words are compared by search ids, so a word that is only copied counts like any other. An unknown word, the end symbol
 and padding match no word.
 
-The authors' release (NAMAS) computes other features, which its weights are for: see :class:`Weights`.
+The authors' release (NAMAS) computes other features, and its weights are only for these: see :class:`Weights`.
 """
 
 import copy
@@ -34,13 +34,13 @@ RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 
 
 class Weights(tuple):
-    """α and the variant of the features that it is for.
+    """α and its variant of the features.
 
     Attributes:
-        of_release: use the release's features. Its tables of the document hold (x_(j-2), x_j) as bigrams and (x_(j-3),
-            x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a copied phrase
-            matches neither. A word is reordered if its first place in the document is before the first place of the
-            last word. The end symbol's log p counts at an exact length, too.
+        of_release: whether to use the release's features. Its tables of the document hold (x_(j-2), x_j) as bigrams and
+            (x_(j-3), x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a copied
+            phrase matches neither. A word is reordered if its first place in the document is before the first place of
+            the last word. The end symbol's log p counts at an exact length, too.
     """
 
     of_release: bool = False
@@ -69,7 +69,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
     "release" stands for the released weights and features, "release:" before numbers for the released features.
 
     Raises:
-        ValueError: it is not five numbers, or the weight of log p is not above 0.
+        ValueError: the text is not five numbers, or the weight of log p is not above 0.
     """
     if given is None or len(given) == 0:
         return ()
@@ -99,7 +99,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
     """Raise ValueError if documents have their own dictionary, because its ids do not match the summaries' words.
 
     Args:
-        dictionary: the summaries'.
+        dictionary: the dictionary of the summaries.
     """
     for model in models:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
@@ -150,7 +150,7 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # index of each place's word among its document's distinct words (B, S); U where there is no word
+        # This is the index of each place's word among its document's distinct words (B, S); U where there is no word.
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
         # (B, U), search ids of the distinct words
@@ -172,8 +172,9 @@ class ExtractiveFeatures(ActiveTerm):
         """Prepare the features for the documents of a batch.
 
         Args:
-            net_input: with "src_tokens" (B, S). vocabulary: of the search; None: search ids are the dictionary's.
-            dictionary: of documents and summaries.
+            net_input: the model's input, with "src_tokens" (B, S).
+            vocabulary: the search's vocabulary; None: search ids are the dictionary's.
+            dictionary: the dictionary of documents and summaries.
 
         Raises:
             ValueError: the documents are not made of words.
@@ -189,7 +190,8 @@ class ExtractiveFeatures(ActiveTerm):
         """Scale the next words' log-probabilities and add the other features, in place.
 
         Args:
-            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids, start symbol included.
+            lprobs: (B, beam, W), by search id.
+            tokens: (B, beam, t), search ids, start symbol included.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
@@ -204,7 +206,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """The last place of words (B, beam, 1) in the documents (for the release, the first); -1 if there is none."""
+        """Find the last place of words (B, beam, 1) in the documents (for the release, the first); -1 without any."""
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:
@@ -241,7 +243,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     """Sums over a summary's words of all features except log p. :data:`NO_WORD` stands for a token that is not a word.
 
     Args:
-        of_release: count the release's features.
+        of_release: whether to count the release's features.
     """
     near, far = Weights.of((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]

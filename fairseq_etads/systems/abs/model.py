@@ -46,7 +46,8 @@ class ABSEncoder(FairseqEncoder):
     """The part of attention that depends only on the document: F x and x̄.
 
     Args:
-        cfg: the model's options. dictionary: the known words.
+        cfg: the model's options.
+        dictionary: the known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -68,7 +69,7 @@ class ABSEncoder(FairseqEncoder):
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
-        # divides by the whole window at a document's ends, too
+        # The sum is divided by the width of the window, at a document's ends too.
         means = F.avg_pool1d(words.transpose(1, 2), self.window, stride=1, padding=self.window // 2)
         return {
             "encoder_out": [means.transpose(1, 2)],
@@ -101,7 +102,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     With a pointer, copy attention has the queries [h; enc] and the keys x̄.
 
     Args:
-        cfg: the model's options. dictionary: the known words.
+        cfg: the model's options.
+        dictionary: the known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -132,9 +134,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         Args:
             prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
                 document are adjacent.
-            encoder_out: of the encoder.
-            incremental_state: if given, only the last step is computed; nothing is kept in it.
-            features_only: return the output layer's input (N, T, H + D) instead of logits.
+            encoder_out: output of the encoder.
+            incremental_state: if given, only the last step is computed; nothing is stored in it.
+            features_only: whether to return the output layer's input (N, T, H + D) instead of logits.
             request: the words that a loss needs, instead of logits of all words.
 
         Returns:
@@ -150,7 +152,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        # marks follow the last word, so they lie in the padding of a shorter document
+        # End symbols follow the last word, so they lie in the padding of a shorter document.
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
         marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
         output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
@@ -160,15 +162,15 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return output.pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
-        """The C words before each of the last ``steps`` words to predict, (N, T) -> (N, steps, C)."""
-        # padding, on the left too, means that nothing has been written there
+        """Collect the C words before each of the last ``steps`` words to predict: (N, T) -> (N, steps, C)."""
+        # Padding, on the left too, marks places where nothing has been written.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
 
     @staticmethod
     def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """π (N, T, M), at least float32, of queries (N, T, D) and keys (B, M, D); ``padding`` (B, M) is True there."""
+        """Compute π (N, T, M), at least float32, of queries (N, T, D), keys (B, M, D) and a mask of padding (B, M)."""
         scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
@@ -185,7 +187,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     See :class:`NeuralLanguageModelConfig` for the options.
 
     Args:
-        max_row_norm: largest length of a word vector at the beginning of an epoch; 0: no limit.
+        max_row_norm: largest length of a word vector at the start of an epoch; 0: no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):

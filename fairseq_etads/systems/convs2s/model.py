@@ -53,7 +53,7 @@ class ConvolutionalEncoder(FConvEncoder):
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """fairseq's method without reordering ``encoder_out``, and with the pointer's inputs."""
+        """Reorder like fairseq's method, but without ``encoder_out`` and with the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -82,7 +82,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         )
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk(), len(dictionary))
         self.embed_tokens.is_output_layer = cfg.share_input_output_embed
-        # fairseq's forward pass then ends with the output layer's input
+        # With these values, fairseq's forward pass ends with the output layer's input.
         self.output_projection: Any = self.fc3
         self.fc3: Any = nn.Identity()
         for layer in self.attention:
@@ -107,10 +107,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         Args:
             prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
                 document are adjacent. Padding is on the right.
-            encoder_out: of the encoder.
+            encoder_out: output of the encoder.
             incremental_state: if given, only the last step is computed. The inputs of the layers' convolutions are
                 cached in it.
-            features_only: return the output layer's input (N, T, R) instead of logits.
+            features_only: whether to return the output layer's input (N, T, R) instead of logits.
             request: the words that a loss needs, instead of logits of all words.
 
         Returns:
@@ -162,7 +162,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Do nothing: fairseq would drop the attention, which ``--replace-unknown`` and others need."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """fairseq's method, for an output layer that fairseq's own ``fconv`` calls fc3."""
+        """Upgrade like fairseq's method, for an output layer that fairseq's own ``fconv`` calls fc3."""
         for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
             state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
@@ -170,7 +170,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Rows of a table of positions, including the first ones, which stand for none."""
+    """Number of rows of a table of positions, including the first ones, which stand for none."""
     return positions + int(dictionary.pad()) + 1
 
 
@@ -183,7 +183,8 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            encoder.num_attention_layers += 1  # the encoder divides its gradient by this
+            # The encoder divides its gradient by this number, which includes the pointer.
+            encoder.num_attention_layers += 1
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
@@ -205,7 +206,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """fairseq's method without its products for a fixed number of beams: documents are not repeated here."""
+        """Prepare like fairseq's method, but without products for a fixed beam: documents are not repeated here."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

@@ -40,7 +40,7 @@ class ConvolutionalConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {},  # fairseq's fconv; Narayan et al. 2018 have these sizes on XSum
+    "convs2s": {},  # the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
     "convs2s_gigaword": {
         "encoder_embed_dim": 256,
         "encoder_layers": "[(256, 3)] * 6",
@@ -68,7 +68,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
     """Parse ``--decoder-attention``: True, or one bool per decoder layer that says whether it attends to the document.
 
     Raises:
-        ValueError: it is neither, or no layer attends.
+        ValueError: the text is neither of these, or no layer attends to the document.
     """
     try:
         value = ast.literal_eval(str(text).strip())

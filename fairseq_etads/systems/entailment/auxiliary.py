@@ -31,8 +31,10 @@ class PairBatches:
     """Labelled pairs of texts as ids, in batches that depend only on the seed and the batch's number.
 
     Args:
-        pairs: premise and hypothesis, each ids (T,), and the label. size: pairs per batch; the last one of an epoch may
-            have fewer. seed: of the order, which changes in each epoch. pad: id of padding.
+        pairs: premise and hypothesis, each ids (T,), and the label.
+        size: pairs per batch; the last one of an epoch may have fewer.
+        seed: seed of the order, which changes in each epoch.
+        pad: id of padding.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):
@@ -41,7 +43,7 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # two flat tables: one tensor per text would take several times the memory
+        # The ids are in two flat tables, because a tensor per text would take several times the memory.
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad
@@ -71,7 +73,7 @@ def training_files(folder: Path) -> List[Path]:
     """Files of training pairs in a folder: names with "train" that end in .tsv or .jsonl, compressed or not.
 
     Raises:
-        InputError: there is none.
+        InputError: the folder has no such file.
     """
     found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
     if not found:

@@ -19,9 +19,10 @@ class DecomposableAttention(nn.Module):
         logits = W H([v_1; v_2]) + b
 
     Args:
-        table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: number of
-            classes.
-        dropout: before each of their layers.
+        table: word vectors, with a padding index.
+        width: width of projected vectors and of F, G, H.
+        classes: number of classes.
+        dropout: probability of dropout before each of their layers.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
@@ -38,7 +39,7 @@ class DecomposableAttention(nn.Module):
         """Compute logits (N, classes) of pairs.
 
         Args:
-            premises: (N, P) and hypotheses: (N, Q), ids, padded on either side; each must have a word.
+            premises, hypotheses: ids (N, P) and (N, Q), padded on either side; each text must have a word.
         """
         a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
         no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))

@@ -34,7 +34,7 @@ AT_ONCE = 256
 
 
 class DigitHidingTokenizer(TextTokenizer):
-    """Tokeniser that then replaces each digit by ``#``; not before, because ``#`` is a word in text."""
+    """Tokeniser that replaces each digit by ``#`` after tokenisation, because ``#`` is a separate word in raw text."""
 
     def encode(self, x: str) -> str:
         return hide_digits(super().encode(x))
@@ -45,9 +45,11 @@ class NliConfig:
     """Contents of a model's config.json.
 
     Attributes:
-        embed_dim: width of word vectors. width: of the network.
-        words: kind of words of raw text, see ``WORD_KINDS``. keep_case: do not lower-case words.
-        hide_digits: replace each digit by ``#``.
+        embed_dim: width of word vectors.
+        width: width of the network.
+        words: kind of words of raw text, see ``WORD_KINDS``.
+        keep_case: whether to keep upper case.
+        hide_digits: whether to replace each digit by ``#``.
     """
 
     embed_dim: int = 300
@@ -68,7 +70,7 @@ class NliConfig:
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Ids (T,), int64, of the known words after ``<s>``, with which words without a counterpart align."""
+    """Ids (T,), int64, of the known words after ``<s>``; words without a counterpart align with ``<s>``."""
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
@@ -85,7 +87,8 @@ class EntailmentScorer:
     It is not an ``nn.Module``, so a module that owns one neither trains nor stores its weights.
 
     Attributes:
-        config: of the model. dictionary: the words that it knows; all others are skipped.
+        config: configuration of the model.
+        dictionary: the words that it knows; all others are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
@@ -97,7 +100,7 @@ class EntailmentScorer:
         """Load the model of a folder that ``etads-nli train`` made, on the CPU, frozen. No code of the folder is run.
 
         Raises:
-            InputError: it is not such a folder, is damaged or incomplete, or was made by a later version.
+            InputError: the folder has no such model, is damaged or incomplete, or was made by a later version.
         """
         folder = Path(path)
         config, words = _checked_config(folder)
@@ -156,7 +159,8 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    if not config.hide_digits:  # versions before this option can read the folder, too
+    # Versions that lack this option can then read the folder, too.
+    if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
     content |= {"dictionary": fingerprint(dictionary), "training": about}

@@ -7,10 +7,12 @@ from torch import Tensor, nn
 class PairClassifier(nn.Module):
     """Logits of a pair's classes from the vectors u and v: MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
 
-    There is dropout before each of its three layers (Li, Zhu, Zhang and Zong 2018).
+    Dropout comes before each of its three layers (Li, Zhu, Zhang and Zong 2018).
 
     Args:
-        width: of u and v. hidden: width of the hidden layers. classes: number of classes.
+        width: width of u and v.
+        hidden: width of the hidden layers.
+        classes: number of classes.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -20,7 +22,7 @@ class PairClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """u and v of N pairs, each (N, W) -> logits (N, C)."""
+        """Compute logits (N, C) from u and v of N pairs, each (N, W)."""
         x = torch.cat([first, second, (first - second).abs(), first * second], dim=1)  # (N, 4W)
         for layer in self.layers[:-1]:
             x = torch.tanh(layer(self.dropout(x)))

@@ -43,14 +43,16 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     )
 
 
-@functools.cache  # summaries have few different lengths
+@functools.cache  # summaries have few different lengths, so most calls are cached
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
     """Distribution q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
 
     There are C(L, e) (V-1)^e texts at distance e, each with the weight exp(-e (1 + log(V-1)) / τ).
 
     Args:
-        length: L, the words of a reference. words: V, the words that an edit draws from. temperature: τ.
+        length: L, the words of a reference.
+        words: V, the words that an edit draws from.
+        temperature: τ.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
     log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
@@ -67,7 +69,8 @@ class Edits(NamedTuple):
     """References with some words replaced: K samples of each of B summaries.
 
     Attributes:
-        distances: number of replaced words (B, K). changed: mask of replaced words (B, K, T), bool.
+        distances: number of replaced words (B, K).
+        changed: mask of replaced words (B, K, T), bool.
         target: the edited references (B, K, T), ids of the dictionary, padded like the references.
     """
 
@@ -164,12 +167,12 @@ class SummarizationRAML(SummarizationNLL):
         for row, length in zip(shares, lengths.tolist()):
             row[: length + 1] = edit_distances(length, len(self.words), self.temperature)
         distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
-        # the e positions with the smallest random numbers
+        # The e positions with the smallest random numbers are edited.
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: not one of the V words
-        # replace one of the V words by any other of them, and an unknown word by any of them
+        # One of the V words is replaced by any other of them, and an unknown word by any of them.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
@@ -223,7 +226,8 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     one.
 
     Args:
-        sample: a batch of B pairs. weights: of the samples (B, K).
+        sample: a batch of B pairs.
+        weights: weights of the samples (B, K).
 
     Returns:
         the same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay.
@@ -237,7 +241,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
     target, changed = edits.target[edited].to(device), edits.changed[edited].to(device)
     batch["target"][len(plain) :] = target
-    # the word before position t + 1 is the one at position t, on whichever side the padding is
+    # The word before position t + 1 is the word at position t, whether padding is on the left or on the right.
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {

@@ -84,14 +84,16 @@ class Samples:
     """Sampled summaries of a batch, as a decoder reads them.
 
     Args:
-        summaries: ids of the dictionary, with the end symbol, of each document. longest: maximum number of tokens. A
-            summary of this length has its end symbol from the limit, not from the model.
-        dictionary: of the summaries.
+        summaries: ids of the dictionary, with the end symbol, of each document.
+        longest: maximum number of tokens. A summary of this length has its end symbol from the limit, not from the
+            model.
+        dictionary: the dictionary of the summaries.
 
     Attributes:
         target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
         previous: (B, T), the same after the end symbol with which summaries begin.
-        words: (B,), number of scored tokens of each summary. unfinished: number of summaries that were cut.
+        words: (B,), number of scored tokens of each summary.
+        unfinished: number of summaries that were cut.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -115,12 +117,12 @@ class SummarizationRL(SummarizationNLL):
         L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
-    A sample that is better than the greedy summary becomes likelier. With several samples of a document, L_RL is their
-    mean, and the mean reward of the document's other samples can replace r(y^g) (Kool et al. 2019). L_NLL is the loss
-    of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that gamma means
-    the same for any length. It must not be the sample's own length: samples are worse than greedy summaries on average,
-    and a mean over their words would penalise the longest least, so that summaries would grow without limit. log p
-    comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
+    A sample that is better than the greedy summary becomes more probable. With several samples of a document, L_RL is
+    their mean, and the mean reward of the document's other samples can replace r(y^g) (Kool et al. 2019). L_NLL is the
+    loss of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that gamma
+    means the same for any length. It must not be the sample's own length: samples are worse than greedy summaries on
+    average, and a mean over their words would penalise the longest least, so that summaries would grow without limit.
+    log p comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
 
     Raises:
         ValueError: an option has an impossible value, or the model cannot be sampled from.
@@ -152,7 +154,8 @@ class SummarizationRL(SummarizationNLL):
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
-        # in a tuple: as an attribute, the model would become part of the criterion and be stored in checkpoints
+        # The tuple hides the model from torch. As an attribute, it would become part of the criterion and be stored in
+        # checkpoints.
         self._drawing: Tuple[Any, ...] = ()  # the model, its copy for inference, and the generator
 
     @classmethod
@@ -193,11 +196,12 @@ class SummarizationRL(SummarizationNLL):
         total, size, logs = super().forward(model, sample, reduce)
         if not model.training or self.rl_weight == 0:
             return total, size, logs
-        number = self._updates % len(self.rewards)  # counts updates, so that accumulated batches share a reward
+        # Updates are counted rather than batches, so that accumulated batches share a reward.
+        number = self._updates % len(self.rewards)
         encoder_out = self.encode(model, sample)
         sampled, greedy = self.draw(model, sample, encoder_out)
         gains, figures = self.gains(sample, sampled, greedy, number)
-        # divided by the references' mean length
+        # The loss is divided by the references' mean length.
         gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]
         drawn = Samples(sampled, self.longest, self.dictionary)
         taught = gains.nonzero().flatten()  # a sample with the reward of its baseline teaches nothing
@@ -218,19 +222,19 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
-        """The encoder's output for a batch, without dropout and with its graph, for sampling and for the loss."""
+        """Compute the encoder's output for a batch, without dropout but with its graph, for sampling and the loss."""
         with evaluating([model]):
             return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
 
     def draw(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
     ) -> Tuple[List[Tensor], List[Tensor]]:
-        """Sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
+        """Draw sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
 
         A document's samples are adjacent. Greedy summaries are computed only as a baseline.
 
         Args:
-            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded again.
+            encoder_out: result of :meth:`encode`; without it, and on a GPU, the documents are encoded again.
         """
         model = unwrapped(model)
         if not self._drawing or self._drawing[0] is not model:
@@ -238,7 +242,7 @@ class SummarizationRL(SummarizationNLL):
             self._drawing = (model, inference, self._make_generator(model, inference))
         _, inference, generator = self._drawing
         encoded = None
-        # on the device where it is stored
+        # EncodedBatch stores its content on the CPU, so it is used only there.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
             encoded.of(0).keep_encoder_out(inference.current(), encoder_out)
@@ -316,7 +320,9 @@ class SummarizationRL(SummarizationNLL):
         """Sum over samples of -gain times the log-probability.
 
         Args:
-            encoder_out: of :meth:`encode`. gains: (N,), constants. of: (N,) int64, the document of each sample.
+            encoder_out: result of :meth:`encode`.
+            gains: reward minus baseline of each sample (N,), without gradient.
+            of: index of each sample's document (N,), int64.
         """
         model = unwrapped(model)
         device = next(model.parameters()).device
@@ -330,8 +336,8 @@ class SummarizationRL(SummarizationNLL):
         from.
 
         This is the model's distribution without tokens that are never drawn: padding and, with a pointer, the unknown
-        word. Under the model's own log p, samples that are worse than the baseline would make these tokens likelier,
-        because no sample ever penalises them.
+        word. Under the model's own log p, samples that are worse than the baseline would make these tokens more
+        probable, because no sample ever penalises them.
         """
         request = WordRequest(target, whole=True)
         output = model.decoder(previous, encoder_out=encoder_out, request=request)

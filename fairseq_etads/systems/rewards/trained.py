@@ -31,7 +31,7 @@ class Frequencies:
     The documents are read, truncated as for the model, when the first weight is needed.
 
     Args:
-        task: of the training, with its data.
+        task: the training's task, with its data.
     """
 
     def __init__(self, task: Any):
@@ -39,7 +39,7 @@ class Frequencies:
         self._weights: Dict[str, float] = {}
 
     def __call__(self, sentences: Text) -> Weights:
-        """A number above 0 and at most 1 for each word of the sentences."""
+        """Compute the saliency of each word of the sentences, above 0 and at most 1."""
         if not self._weights:
             self._weights = self._count()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
@@ -56,10 +56,11 @@ class Tagger:
     """Saliency of words by a trained tagger: each word's probability in its sentence.
 
     Args:
-        path: a checkpoint of ``--arch word_tagger``. task: of the training; the tagger must have the same dictionary.
+        path: a checkpoint of ``--arch word_tagger``.
+        task: the training's task; the tagger must have the same dictionary.
 
     Raises:
-        ValueError: it is not such a checkpoint, or was trained with another dictionary.
+        ValueError: the file is not such a checkpoint, or the tagger was trained with another dictionary.
     """
 
     def __init__(self, path: str, task: Any):
@@ -75,7 +76,7 @@ class Tagger:
 
     @torch.no_grad()
     def __call__(self, sentences: Text) -> Weights:
-        """A probability for each word of the sentences."""
+        """Compute the probability of each word of the sentences."""
         if not sentences:
             return []
         device = self._model.logit.weight.device
@@ -94,8 +95,9 @@ class TokenJudge:
     """An entailment model for texts of the data's tokens, which are first joined to words.
 
     Args:
-        path: a folder of ``etads-nli train``. task: of the training. option: the option that named the folder, for
-            messages.
+        path: a folder of ``etads-nli train``.
+        task: the training's task.
+        option: the option that named the folder, for messages.
 
     Raises:
         ValueError: the data has no words that can be judged.
@@ -105,7 +107,7 @@ class TokenJudge:
     def __init__(self, path: str, task: Any, option: str):
         if not is_there("entailment"):
             raise ValueError(belongs_to("--rewards entail", "entailment"))
-        from ..entailment.model import EntailmentScorer  # the other rewards do not need that system
+        from ..entailment.model import EntailmentScorer  # the other rewards work without that system
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
@@ -139,11 +141,11 @@ class Rewards:
     """The rewards of ``--rewards`` in order, and the models that they own.
 
     Args:
-        names: of the option, separated by commas.
+        names: value of the option: names separated by commas.
         saliency: ``--rougesal-saliency``, "idf" or the checkpoint of a tagger.
         entail_model: ``--entail-model``, a folder of ``etads-nli train``.
         length_cap: ``--entail-length-cap``, a number or "none".
-        task: of the training.
+        task: the training's task.
 
     Raises:
         ValueError: a reward does not exist, an option that it needs is missing or has an impossible value, or an option

@@ -22,10 +22,13 @@ class Abstractor:
     """Rewrites sentences with a checkpoint's model; its weights get no gradient.
 
     Args:
-        checkpoint: of fairseq-train, with any architecture of this project that writes summaries. data: the binarised
-            data directory, with the dictionary of the training. option: the option that named the checkpoint.
-        device: for computing. beam: beam size; 1 is greedy. diversity: penalty of a hypothesis's i-th best
-            continuation, times i (from 0). longest: maximum number of tokens of a rewritten sentence.
+        checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
+        data: the binarised data directory, with the dictionary of the training.
+        option: the option that named the checkpoint.
+        device: device for computing.
+        beam: beam size; 1 is greedy.
+        diversity: penalty of a hypothesis's i-th best continuation, times i (from 0).
+        longest: maximum number of tokens of a rewritten sentence.
 
     Raises:
         InputError: the checkpoint is not of such a model, or it was trained with another dictionary.
@@ -88,7 +91,7 @@ class Abstractor:
         return [found[text] for text in texts]
 
     def words(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
-        """The ids of a hypothesis without the end symbol."""
+        """Return the ids of a hypothesis without the end symbol."""
         end = self.dictionary.eos()
         return tuple(token for token in hypothesis["tokens"].tolist() if token != end)
 

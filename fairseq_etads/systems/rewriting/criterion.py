@@ -59,9 +59,9 @@ class ExtractorRL(FairseqCriterion):
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
-        # in a tuple, so that fairseq does not train or store its weights as part of the criterion
+        # The abstractor is in a tuple, so that fairseq does not train or store its weights as part of the criterion.
         self._abstractor: Tuple[Abstractor, ...] = ()
-        self._rewriter(torch.device("cpu"))  # report a wrong path now
+        self._rewriter(torch.device("cpu"))  # a wrong path is reported now
 
     def __getstate__(self) -> Dict[str, Any]:
         """Drop the abstractor from the pickle; it is loaded again on demand."""
@@ -98,7 +98,9 @@ class ExtractorRL(FairseqCriterion):
         """Rewards of each document's steps: of its sentences, then of the stop.
 
         Args:
-            tokens: documents (B, S). chosen: (B, T), of :meth:`PointerExtractor.extract`. summaries: (B, T'), ids.
+            tokens: documents (B, S).
+            chosen: the result of :meth:`PointerExtractor.extract`, (B, T).
+            summaries: ids (B, T').
         """
         abstractor = self._rewriter(tokens.device)
         taken = extractor.taken_sentences(tokens, chosen)
@@ -111,7 +113,7 @@ class ExtractorRL(FairseqCriterion):
         return rewards
 
     def _spelled(self, tokens: Any) -> List[str]:
-        """Words of ids without padding and end symbol."""
+        """Look up the words of ids, without padding and end symbol."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
@@ -121,7 +123,8 @@ class ExtractorRL(FairseqCriterion):
         """Compute the two sums of the loss over all steps.
 
         Args:
-            chosen: (B, T), the selected candidates, the stop last, -1 after it. rewards: of each of these steps.
+            chosen: the selected candidates (B, T), the stop last, -1 after it.
+            rewards: reward of each of these steps.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])

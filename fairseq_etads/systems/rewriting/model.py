@@ -47,7 +47,7 @@ class PointerExtractorConfig(FairseqDataclass):
 
 
 class CandidateScores(NamedTuple):
-    """A pointer extractor's output for the steps of a choice.
+    """A pointer extractor's output for the steps of a selection.
 
     Attributes:
         logits: (B, T, C), at least float32, of selecting each candidate; minus infinity where there is none.
@@ -65,7 +65,8 @@ class PointerExtractor(SelectingModel):
     ``--learn-to-stop`` there is one more, number N, with a learned vector: selecting it ends the summary.
 
     Attributes:
-        stop: this vector (D,), or None. critic: for training with rewards, or None.
+        stop: the vector of the stop (D,), or None.
+        critic: the critic for training with rewards, or None.
         max_sentences: maximum number of sentences read per document.
     """
 
@@ -137,10 +138,11 @@ class PointerExtractor(SelectingModel):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, chosen: Optional[Tensor] = None, **_: Any
     ) -> CandidateScores:
-        """Score each step of a choice.
+        """Score the candidates at each step of a given selection.
 
         Args:
-            src_tokens: documents (B, S), int64. chosen: (B, T), numbers of candidates; negative after the end.
+            src_tokens: documents (B, S), int64.
+            chosen: (B, T), numbers of candidates; negative after the end.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -154,7 +156,8 @@ class PointerExtractor(SelectingModel):
         """Select sentences, none twice, until the extractor stops; one that cannot stop selects ``most``.
 
         Args:
-            src_tokens: documents (B, S). sample: draw from the probabilities, instead of taking the likeliest.
+            src_tokens: documents (B, S).
+            sample: whether to draw from the probabilities, instead of taking the most probable candidate.
 
         Returns:
             (B, T), numbers of candidates in order of selection, with the stop (N), and -1 after the end.
@@ -168,7 +171,7 @@ class PointerExtractor(SelectingModel):
         steps: List[Tensor] = []
         while not ended.all() and (most is None or len(steps) < most):
             scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
-            # finished documents draw, too; these draws are not used
+            # The draws of finished documents are not used.
             scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
             taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
             steps.append(taken[:, 0].masked_fill(ended, -1))
@@ -180,11 +183,12 @@ class PointerExtractor(SelectingModel):
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
     def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
-        """The words (ids (n,)) of the sentences selected from each document, in order of selection.
+        """Collect the words (ids (n,)) of the sentences selected from each document, in order of selection.
 
         Args:
-            src_tokens: documents (B, S). chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the
-                last step of each document is the stop.
+            src_tokens: documents (B, S).
+            chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the last step of each document is
+                the stop.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):
@@ -194,7 +198,7 @@ class PointerExtractor(SelectingModel):
         return found
 
     def sentences_of(self, document: Tensor) -> List[Tensor]:
-        """The words (ids (n,)) of all sentences of a document (S,), numbered like candidates."""
+        """Split a document (S,) into the words (ids (n,)) of its sentences, numbered like candidates."""
         found: List[List[int]] = [[]]
         for token in document.tolist():
             if token == self.mark:

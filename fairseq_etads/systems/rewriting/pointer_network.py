@@ -19,7 +19,8 @@ class SentenceConvolution(nn.Module):
     A sentence shorter than the widest filter is padded with vectors of 0.
 
     Args:
-        word: width of word vectors. filters: number of each of :data:`WIDTHS`.
+        word: width of the word vectors.
+        filters: number of each of :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -38,7 +39,7 @@ class SentenceConvolution(nn.Module):
         found = []
         for convolution, width in zip(self.convolutions, WIDTHS):
             windows = convolution(words).relu()  # (R, filters, windows)
-            # windows beyond the sentence
+            # These windows lie beyond the sentence.
             behind = torch.arange(windows.shape[2], device=words.device) > lengths - width
             found.append(windows.masked_fill(behind[:, None], 0).amax(dim=2))  # 0 is the minimum of ReLU
         return torch.cat(found, dim=1)
@@ -48,7 +49,8 @@ class Candidates(NamedTuple):
     """Candidates of B documents: their sentences and, for a model that has learned to stop, the stop.
 
     Attributes:
-        states: h (B, C, D). missing: (B, C) bool, True where a document has no such sentence.
+        states: h (B, C, D).
+        missing: (B, C) bool, True where a document has no such sentence.
     """
 
     states: Tensor
@@ -59,8 +61,10 @@ class Memory(NamedTuple):
     """Tensors of the candidates that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
-        glimpsed: k = W_1 h, the keys of the glimpse. values: k again, the values of the glimpse.
-        keys: W_3 h, the keys of the choice. missing: (B, C) bool.
+        glimpsed: k = W_1 h, the keys of the glimpse.
+        values: also k, as the values of the glimpse.
+        keys: W_3 h, the keys of the choice.
+        missing: mask (B, C), bool, True where a document has no such candidate.
     """
 
     glimpsed: SharedKeys
@@ -83,7 +87,7 @@ class _Comparison(nn.Module):
         self.weight = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
 
     def scores(self, query: Tensor, keys: SharedKeys) -> Tensor:
-        """q (B, T, H), keys of C candidates -> (B, T, C), at least float32."""
+        """Compute the scores (B, T, C), at least float32, from q (B, T, H) and the keys of C candidates."""
         return keys.scores(self.query(query), self.weight)
 
 
@@ -97,7 +101,8 @@ class PointerNetwork(nn.Module):
     The glimpse reads k and not h, as in the authors' code.
 
     Args:
-        width: D, of h. hidden: H, width of the LSTM and the comparisons.
+        width: D, the width of h.
+        hidden: H, width of the LSTM and the comparisons.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -120,10 +125,11 @@ class PointerNetwork(nn.Module):
         return self.first_input.expand(documents, 1, -1), (h, c)
 
     def forward(self, inputs: Tensor, state: State, memory: Memory) -> Tuple[Tensor, State]:
-        """Take T steps.
+        """Compute T steps.
 
         Args:
-            inputs: x (B, T, D). state: before them.
+            inputs: x (B, T, D).
+            state: state before these steps.
 
         Returns:
             u (B, T, C), at least float32, for missing candidates, too; the state after the steps.
@@ -133,7 +139,7 @@ class PointerNetwork(nn.Module):
         return self.choice.scores(memory.values.read(weights), memory.keys), state
 
     def follow(self, candidates: Candidates, chosen: Tensor) -> Tensor:
-        """Score each step of a given choice.
+        """Score the candidates at each step of a given selection.
 
         Args:
             chosen: (B, T), numbers of candidates; negative after the end.
@@ -157,7 +163,7 @@ class Critic(nn.Module):
     sentences were selected.
 
     Args:
-        width, hidden: as in :class:`PointerNetwork`.
+        width, hidden: the same as in :class:`PointerNetwork`.
     """
 
     def __init__(self, width: int, hidden: int):

@@ -7,14 +7,15 @@ from ...evaluation.rewards import Text, rouge_l, rouge_n
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7
-"""Added to a deviation before division, so that equal returns become 0."""
+"""Constant added to a deviation before division, so that equal returns become 0."""
 
 
 def step_rewards(rewritten: Text, reference: Text) -> List[float]:
-    """The reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
+    """Compute the reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
 
     Args:
-        rewritten: the selected sentences, rewritten, in order. reference: the sentences of the summary.
+        rewritten: the selected sentences, rewritten, in order.
+        reference: the sentences of the summary.
 
     Returns:
         for sentence t, ROUGE-L F1 with sentence t of the summary, 0 if the summary has fewer; for the stop, ROUGE-1 F1
@@ -25,7 +26,7 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
 
 
 def discounted(rewards: Sequence[float], discount: float) -> List[float]:
-    """Returns R_t = r_t + discount R_{t+1} of each step of an episode."""
+    """Compute the return R_t = r_t + discount R_{t+1} of each step of an episode."""
     returns: List[float] = []
     for reward in reversed(rewards):
         returns.append(reward + discount * (returns[-1] if returns else 0.0))

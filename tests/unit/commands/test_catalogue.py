@@ -13,24 +13,25 @@ V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases
 FEED_FORWARD = D * FFN + FFN + FFN * D + D
 NORM = 2 * D
-# source and target positions, with the end symbol, and two rows that fairseq keeps for padding
+# These count source and target positions, with the end symbol, and two rows that fairseq keeps for padding.
 EMBEDDINGS = V * D + (401 + 2) * D + (101 + 2) * D
 BASIC = EMBEDDINGS + LAYERS * (ATTENTION + FEED_FORWARD + 2 * NORM) + LAYERS * (2 * ATTENTION + FEED_FORWARD + 3 * NORM)
 FOCUS = LAYERS * (2 * D * D + 2 * D)  # W_p, W_g, U_c, U_d
 SALIENCY = LAYERS * 2 * D * D  # W_h, W_s
-# sinusoidal positions have no parameters; attn with L=1 adds one attention
+# Sinusoidal positions have no parameters, and attn with L=1 adds one attention.
 AGGREGATION = BASIC - (401 + 2) * D - (101 + 2) * D + ATTENTION
 
 # d_m = 256, FFN 1024, 2 layers; source words, target words and the output projection are three tables
 ES_ATTENTION = 4 * (256 * 256 + 256)
-ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # the sublayers' norms
+ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # with the sublayers' norms
 ES_LAYERS = 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder only adds bridge attention and its norm
 ES = 3 * V * 256 + ES_LAYERS
 GATE = 256 * 512 + 256  # W_g, b
 
 # words of 200, GRUs of 400 with two biases for each of three gates; the encoder's states are 800 wide
 READER = 2 * 3 * (200 * 400 + 400 * 400 + 2 * 400) + (800 * 400 + 400)  # both directions, and the decoder's first state
-WRITER = 3 * ((200 + 800) * 400 + 400 * 400 + 2 * 400) + ((400 + 200 + 800) * 200 + 200)  # its GRU, and the readout
+# The decoder's GRU, and the readout.
+WRITER = 3 * ((200 + 800) * 400 + 400 * 400 + 2 * 400) + ((400 + 200 + 800) * 200 + 200)
 ADDITIVE = 800 * 400 + 400 * 400 + (200 * 400 + 400) + 400  # from states, hidden state and previous word; v
 GRU = READER + WRITER + ADDITIVE
 T = 68_883  # target words, two tables, and an output bias in the recurrent models
@@ -48,7 +49,7 @@ T = 68_883  # target words, two tables, and an output bias in the recurrent mode
     ],
 )
 def test_options_are_those_that_fairseq_composes(arch, changes):
-    """With their types: each of fairseq's own compositions takes half a second."""
+    """The types are the same, too. Few are compared, because each of fairseq's compositions takes half a second."""
     fairseqs = convert_namespace_to_omegaconf(Namespace(arch=arch, **changes)).model
     ours = architecture_config(arch, **changes)
     assert ours == fairseqs and {name: type(ours[name]) for name in ours} == {
@@ -86,7 +87,7 @@ def test_parameter_counts_with_two_dictionaries(arch, expected):
 
 @pytest.mark.parametrize("arch,saved", [("etads", 0), ("pg_coverage", 1), ("feats_lvt2k_ptr", 2 * 200 + 1)])
 def test_parameter_counts_with_a_bound_for_each_side(arch, saved):
-    """Tables that are not shared, and biases, have no row for a word that only the encoder knows."""
+    """A word that only the encoder knows has no row in separate tables and in biases."""
     assert count_parameters(arch, 90_000, T) == count_parameters(arch, 90_000) - (90_000 - T) * saved
     assert count_parameters(arch, 90_000, 90_000) == count_parameters(arch, 90_000)
 

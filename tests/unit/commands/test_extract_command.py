@@ -68,7 +68,7 @@ def test_as_many_sentences_are_taken_as_are_above_the_threshold(data):
 
 
 def test_sentences_are_picked_to_a_budget_in_words(data, capsys):
-    """Documents of 12, 3 and 2 words; sentences of fewer than three are left out of documents that do not fit."""
+    """Documents have 12, 3 and 2 words. If one does not fit, its sentences of fewer than three words are left out."""
     selection = ("--by", "selector", "--selection", str(data), "--words")
     assert extract(data, *selection, "20") == [
         "the cat sat <q> a dog ran, <q> it rained <q> we left",

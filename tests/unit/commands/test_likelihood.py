@@ -138,7 +138,7 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
 
 @pytest.fixture
 def scoring_here(monkeypatch):
-    """Let etads-compare score in this process: starting another one takes seconds, and only one test does."""
+    """Let etads-compare score in this process, because starting another one takes seconds. Only one test does that."""
 
     def run_here(command, **_):
         assert command[:3] == [sys.executable, "-m", likelihood.__name__]

@@ -43,7 +43,7 @@ def files(tmp_path):
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):
-    """nltk alone takes a second if scipy and scikit-learn are installed."""
+    """Importing nltk alone takes a second if scipy and scikit-learn are installed."""
     module, main_name = function.split(":")
     code = (
         f"import sys\nsys.argv = [{name!r}, '--help']\n"
@@ -69,7 +69,7 @@ def test_command_prints_files_table_and_signature(files, capsys):
     report = rouge(HYPOTHESES, REFERENCES)
     assert out == f"hypothesis: {files[0]}\nreference:  {files[1]}\n\n{report.format_table()}\n"
     assert out.endswith(report.signature + "\n")
-    assert err == ""  # no progress bar where stderr is no terminal
+    assert err == ""  # there is no progress bar if stderr is no terminal
 
 
 def test_command_writes_json_to_stdout_and_file(files, tmp_path, capsys):
@@ -106,7 +106,7 @@ def test_duc75_is_recall_of_all_references_at_75_bytes(tmp_path, capsys):
     out = capsys.readouterr().out
     expected = rouge(hypothesis, references, byte_limit=75, multi="average")
     assert out.endswith(expected.format_table("recall") + "\n") and "95 % interval of R" in out
-    assert expected.scores["rouge1"].recall == pytest.approx(100 * 3 / 9)  # the 15 words of 75 bytes have no "end"
+    assert expected.scores["rouge1"].recall == pytest.approx(100 * 3 / 9)  # "end" is not among the 15 words in 75 bytes
     assert main([*files, "--duc75", "--bytes", "80"]) == 2
     assert "--duc75 and --bytes 80" in capsys.readouterr().err
 
@@ -214,7 +214,7 @@ def test_command_compares(tmp_path, capsys):
 
 
 def test_families_of_documents_are_drawn_together(tmp_path, capsys):
-    """Six copies of one document are one document: its gain proves nothing."""
+    """Six copies of a document count as one document, so their gain proves nothing."""
     better = write(tmp_path / "a", ["the cat sat"] * 6 + ["it snows"])
     worse = write(tmp_path / "b", ["the cat"] * 6 + ["it snows"])
     references = write(tmp_path / "ref", ["the cat sat"] * 6 + ["it rains"])
@@ -263,7 +263,7 @@ def test_command_refuses_wrong_numbers(files, capsys):
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
-    """Resampling takes most of the time for many lines; the scores are the same without it."""
+    """For many lines, resampling takes most of the time. The scores are the same without it."""
     saved = tmp_path / "scores.json"
     assert main([*files, "--bootstrap", "10"]) == 0
     usual = capsys.readouterr().out

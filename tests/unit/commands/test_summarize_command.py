@@ -199,7 +199,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
-    """Otherwise memory would grow with the number of documents."""
+    """If the whole input was read first, memory would grow with the number of documents."""
     taken = itertools.count()
 
     def endless(*_):

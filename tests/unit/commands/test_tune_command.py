@@ -119,7 +119,7 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     assert not list((place / "model").glob("*.partial"))
     Checksums(place / "model").verify(["config.json", "model.safetensors", "dict.source.txt"])
     assert f"the options of trial {best['trial']} are now the defaults of model" in out
-    # once more, and with more trials than there are settings: trials belong to the previous defaults
+    # The command is run again with more trials than there are settings. The trials belong to the previous defaults.
     before = content(place / "model")
     status, again, err = run(capsys, "d.txt", "r.txt", "--write", trials=12, search="max-len", range="max-len=3:8")
     assert (status, again) == (0, out) and "6 trials are there already" in err
@@ -182,7 +182,7 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
     assert status == 2 and "model.safetensors is damaged or was changed" in err
     weights.write_bytes(whole)
 
-    def read_only(*_, dir):  # also where the tests run as root
+    def read_only(*_, dir):  # a folder that is read-only even if the tests run as root
         raise OSError(30, "Read-only file system", str(dir))
 
     monkeypatch.setattr(defaults.tempfile, "TemporaryFile", read_only)
@@ -222,7 +222,7 @@ def test_the_same_trials_give_the_same_plot(place, capsys):
 
 
 def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
-    """The references are the model's output with non-zero weights."""
+    """The references are the model's own output with non-zero weights."""
     lengths = {**SHORT, "exact_length": 6}
     set_decoding(place / "model", lengths, "")
     written = Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, extractive_weights="1,2,1,0,-1")
@@ -236,7 +236,8 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     assert f"--extractive-weights {report['extractive_weights']}\n" in out and f"**{report['best']}**" in out
     whole = (place / "whole" / "mert.jsonl").read_text().splitlines(keepends=True)
     (place / "parts").mkdir()
-    (place / "parts" / "mert.jsonl").write_text("".join(whole[:3]) + whole[3][:50])  # killed in the third round
+    # The state after a kill in the third round.
+    (place / "parts" / "mert.jsonl").write_text("".join(whole[:3]) + whole[3][:50])
     status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
     assert "2 rounds are there already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
@@ -278,7 +279,7 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
 
 
 def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
-    """Their log p is minus infinity; a line search would turn it into a step that no weights reach."""
+    """Their log p is minus infinity, which a line search would turn into a step that no weights reach."""
     summarizer = Summarizer.load(original, "cpu")
     search = summarizer._search_batch
 
@@ -303,8 +304,8 @@ class Killed(BaseException):
 
 
 def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
-    """Killed before each step: the folder has the old or the new defaults, and writing again completes it."""
-    left = 0  # steps until it is killed
+    """After a kill before any step, the folder has the old or the new defaults, and writing again completes it."""
+    left = 0  # number of steps until the kill
 
     def counted(step):
         def run(*arguments):

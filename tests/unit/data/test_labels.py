@@ -55,7 +55,7 @@ def test_a_summary_that_is_the_document_copies_all_of_it_and_other_text_changes_
 
 
 def test_words_are_compared_whole_and_the_last_one_counts():
-    """The authors' program finds "he" in "the", and leaves out the last word."""
+    """The authors' program finds "he" in "the" and leaves out the last word; this one does not."""
     assert copy_labels(["he", "saw", "it"], ["the", "cat", "saw", "it"]) == [0, 1, 1]
 
 
@@ -93,7 +93,7 @@ def test_a_summary_that_is_the_document_matches_every_sentence_with_itself():
 @pytest.mark.parametrize("function", [match_sentences, greedy_extract])
 def test_a_sentence_without_a_common_word_at_the_end_changes_nothing(function):
     for document, summary in texts(7, 200):
-        if len(list(filter(None, document))) >= len(summary):  # or the new one would be all that is left
+        if len(list(filter(None, document))) >= len(summary):  # otherwise only the new sentence would be left
             assert function([*document, ["x", "y"]], summary) == function(document, summary)
     assert function([], [["a"]]) == function([["a"]], []) == []
 

@@ -163,7 +163,7 @@ def test_other_dictionaries_are_refused(written):
     assert "another target dictionary" in refusal(path, words, bounded)
     assert "another source dictionary" in refusal(path, bounded, words)
     other = make_task(tail=9).source_dictionary
-    read_shortlist(path, other, other)  # another copy tail does no harm
+    read_shortlist(path, other, other)  # a different copy tail is allowed
     other.symbols[7], other.symbols[8] = other.symbols[8], other.symbols[7]
     assert "another source dictionary" in refusal(path, other)
 
@@ -205,7 +205,7 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
     folder = tmp_path / "bin"
     assert main([str(folder)]) == 0 and not (folder / NAME).exists()
     Checksums(folder).add("dict.source.txt")
-    for _ in range(2):  # made again, it may be another
+    for _ in range(2):  # the folder can also be made again with another shortlist
         assert main([str(folder), "--frequent", "2"]) == 0
         assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
         read(folder / SHORTLIST, folder)
@@ -244,7 +244,7 @@ def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp
     without, with_list = summarizer.summarize(TEXTS, shortlist=False), summarizer.summarize(TEXTS)
     assert [s.tokens for s in without] == [s.tokens for s in plain.summarize(TEXTS)]
     assert [s.tokens for s in with_list] != [s.tokens for s in without]
-    few = {f"w{number}" for number in range(7)}  # the seven words that a beam of 3 needs, the special symbols aside
+    few = {f"w{number}" for number in range(7)}  # a beam of 3 needs seven words besides the special symbols
     for text, summary in zip(TEXTS, with_list):
         assert set(summary.tokens) <= {*text.lower().split(), "w6", "w7", *few, "<unk>"}, "w6, w7 have the ids 10, 11"
     with pytest.raises(InputError, match=r"--shortlist: .*plain has none; make it again with etads-export --shortlist"):

@@ -159,10 +159,10 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
 
 
 def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):
-    """fairseq's function returned factor and tf where it came upon that file first."""
+    """If fairseq's function found that file first, it returned "factor" and "tf"."""
     assert language_pair(str(tmp_path)) == (None, None)
     for name in ("train.factor-tf.idx", "dict.factor-tf.txt", "a.factor-source.idx", "valid.doc-sum.sum.bin"):
         (tmp_path / name).touch()
     assert language_pair(str(tmp_path)) == ("doc", "sum")
-    (tmp_path / "valid.doc-sum.sum.bin").rename(tmp_path / "valid.doc-sum.doc")  # --dataset-impl raw
+    (tmp_path / "valid.doc-sum.sum.bin").rename(tmp_path / "valid.doc-sum.doc")  # the file name with --dataset-impl raw
     assert language_pair(str(tmp_path)) == ("doc", "sum")

@@ -25,7 +25,7 @@ def task_of(folder, pairs=PAIRS, **options):
 
 
 def build(task, **options):
-    """A model as fairseq-train builds it, with all its weights as they begin."""
+    """Build a model like fairseq-train, with all its initial weights."""
     torch.manual_seed(1)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 8}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
@@ -81,7 +81,7 @@ def test_word_vectors_begin_as_those_of_the_text_and_special_symbols_at_random(s
 
 
 def test_two_dictionaries_have_vectors_of_their_own_texts(tmp_path):
-    """A word of both that is next to others in documents than in summaries has two vectors."""
+    """A word that has other neighbours in documents than in summaries has two vectors."""
     task = task_of(tmp_path, [("a b c a b c", "c a d c a d"), ("a b c", "c a d")])
     task.tgt_dict = make_dictionary_of("a", "b", "c", "d", "e")
     model = build(task, share_all_embeddings=False, embed_from_text=True)

@@ -57,14 +57,14 @@ def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
     [
         ("none", [[5]], "fine"),
         ("switch", [[5], [46]], "fine"),
-        ("switch", [[5], [30]], "fine"),  # the encoder knows it, but the decoder does not
+        ("switch", [[5], [30]], "fine"),  # the encoder knows the word, but the decoder does not
         ("switch", [[5], [6]], NOTHING_TO_POINT_AT),
-        ("switch", [[47, 3, 21], [6]], NOTHING_TO_POINT_AT),  # unknown, but in no document
+        ("switch", [[47, 3, 21], [6]], NOTHING_TO_POINT_AT),  # the word is unknown, but in no document
         ("soft", [[5], [6]], "fine"),
         ("soft", [[47, 5], [6]], "warned"),
         ("soft", [[46, 5], [6]], "fine"),
         ("soft", [[8, 47], [8, 3]], "nothing to copy"),
-        ("switch", [[], []], "fine"),  # nothing can be said
+        ("switch", [[], []], "fine"),  # without words, there is nothing to report
     ],
 )
 def test_a_pointer_without_a_word_to_copy_is_refused(pointer, summaries, outcome, caplog):
@@ -114,11 +114,11 @@ def test_only_training_is_refused_and_only_once(tmp_path):
     with pytest.raises(ValueError, match=NOTHING_TO_POINT_AT):
         load(tmp_path, "train")
     load(tmp_path, "valid")
-    load(tmp_path, "train", checkpoint=True)  # as fairseq-generate does
+    load(tmp_path, "train", checkpoint=True)  # fairseq-generate loads data in this way
     write_split(tmp_path, "train", [[5, 30]], [[30, 6]])
     task = load(tmp_path, "train")
     write_split(tmp_path, "train", [[5, 30]], [[5, 6]])
-    task.load_dataset("train", epoch=2)  # of another directory, in the middle of training
+    task.load_dataset("train", epoch=2)  # the data of another directory, in the middle of training
 
 
 def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
@@ -130,7 +130,8 @@ def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "the source dictionary in DATA has 1,195 known words, although 4,000 were asked for" in caplog.text
     caplog.clear()
-    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):  # made before the report said so, or by others
+    # Reports of an earlier version or of another program.
+    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):
         (tmp_path / "report.json").write_text(content)
         warn_of_few_words(data)
     assert not caplog.text

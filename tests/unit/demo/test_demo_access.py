@@ -67,7 +67,7 @@ def test_a_request_that_is_too_long_is_refused(client, announced):
 @pytest.mark.parametrize("path", [*PAGES, "/about.json", "/summarize"])
 @pytest.mark.parametrize("host", BAD_HOSTS)
 def test_other_names_of_this_computer_are_refused(client, path, host):
-    """A page of another site can let its name point to 127.0.0.1; the header Host still has that name."""
+    """Another site can let its name point to 127.0.0.1, but the header Host still has that name."""
     method = "POST" if path == "/summarize" else "GET"
     answer = client.request(method, path, headers={"Host": host}, json={"text": "w1"} if method == "POST" else None)
     assert answer.status_code == 403 and "answers to 127.0.0.1 and localhost only" in answer.text
@@ -117,7 +117,7 @@ def test_other_pages_are_refused(client, headers):
     ],
 )
 def test_only_json_is_taken(client, kind):
-    """A form of another site can send other types without a preflight request."""
+    """A form on another site can send other content types without a preflight request."""
     answer = client.post("/summarize", content=b'{"text": "w1"}', headers={"Content-Type": kind})
     assert answer.status_code == 415 and "Send JSON" in answer.text
 

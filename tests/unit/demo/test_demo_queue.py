@@ -77,7 +77,7 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
 
 
 def until(condition):
-    """Wait until the condition holds, for at most twenty seconds."""
+    """Wait at most twenty seconds until the condition holds."""
     pause = threading.Event()
     for _ in range(2000):
         if condition():
@@ -119,7 +119,7 @@ async def asked_by_hand(app):
 
 
 def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
-    """Otherwise the search would continue to its end, and everybody else would wait."""
+    """A search that continued to its end would make all other clients wait."""
 
     async def go_away():
         app = held.app()

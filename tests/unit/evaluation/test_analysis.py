@@ -109,7 +109,7 @@ def test_lead_words_cut_the_last_sentence():
 
 
 def score_of(sentences, references):
-    """ROUGE-1 plus ROUGE-2, of the best reference."""
+    """Sum of ROUGE-1 and ROUGE-2 with the best reference."""
     text = " ".join(word for sentence in sentences for word in sentence)
     values = []
     for reference in references:

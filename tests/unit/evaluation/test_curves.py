@@ -44,7 +44,7 @@ def write(path, *lines, end="\n"):
 
 @pytest.mark.parametrize("prefix", [STAMP, HYDRA, ""])
 def test_lines_of_every_origin_hold_the_same(prefix):
-    """On the terminal, through Hydra, and in a --log-file, with lines without a time."""
+    """Lines come from the terminal, through Hydra, and from a --log-file; some have no time."""
     found = parse(
         "2026-11-22 07:32:32 | INFO | fairseq.trainer | begin training epoch 1",
         inner(10, prefix, loss=8.5, p_gen=0.5, coverage_loss="1.5e-05"),
@@ -85,13 +85,13 @@ ANEW = STAMP.format("fairseq.trainer") + "No existing checkpoint found a/checkpo
 @pytest.mark.parametrize(
     "again, expected",
     [
-        # it had reached 40, continues from 20, and is now at 30: 35 and 40 belong to abandoned updates
+        # The training had reached 40, continues from 20, and is now at 30. So 35 and 40 belong to abandoned updates.
         ([LOADED, inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),
         ([LOADED], {10: 9, 20: 8}),
-        ([inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),  # a --log-file does not tell what was loaded
+        ([inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),  # a --log-file does not record the loaded checkpoint
         ([LOADED, inner(45, loss=1)], {10: 9, 20: 8, 45: 1}),  # with another --log-interval
         ([ANEW, inner(15, loss=1)], {15: 1}),
-        ([inner(40, loss=1)], {10: 9, 20: 8, 30: 7, 35: 7.5, 40: 1}),  # a line twice: the later counts
+        ([inner(40, loss=1)], {10: 9, 20: 8, 30: 7, 35: 7.5, 40: 1}),  # a line occurs twice, and the later one counts
     ],
 )
 def test_where_training_went_on_the_later_figures_count(again, expected):
@@ -139,7 +139,7 @@ def drawn(monkeypatch):
 
 
 def panels_of(figure):
-    """Title -> label of a line -> its points."""
+    """Collect the points of each line by the title of the panel and the label of the line."""
     return {
         axes.get_title(): {line.get_label(): list(zip(*line.get_data())) for line in axes.get_lines()}
         for axes in figure.axes

@@ -70,7 +70,7 @@ def test_agreement_by_hand():
     units = [{"a": 1, "b": 1}, {"a": 1, "b": 3}, {"a": 3, "b": 3}]
     assert krippendorff_alpha(units, "interval") == pytest.approx(1 - (8 / 6) / (72 / 30))
     assert krippendorff_alpha([{"a": 1, "b": 1}, {"a": 5, "b": 5}], "ordinal") == 1
-    assert krippendorff_alpha([{"a": 2, "b": 2}], "ordinal") is None  # no variation to agree on
+    assert krippendorff_alpha([{"a": 2, "b": 2}], "ordinal") is None  # without variation, agreement is not defined
     assert krippendorff_alpha([{"a": 1}, {"b": 2}], "interval") is None and krippendorff_alpha([], "interval") is None
 
 
@@ -220,7 +220,7 @@ def test_any_file_is_read_or_refused_in_words(tmp_path_factory, data):
 
 
 def test_means_are_of_summaries_not_of_ratings():
-    # one summary with ratings 1 and 3, another with 5: (2 + 5) / 2, and not (1 + 3 + 5) / 3
+    # One summary has the ratings 1 and 3, another has 5. The mean is (2 + 5) / 2, and not (1 + 3 + 5) / 3.
     ratings = [Rating(who, item, "s", {"fluency": v}) for who, item, v in (("a", 1, 1), ("b", 1, 3), ("a", 2, 5))]
     report = aggregate_ratings(ratings, ["s", "t"], 200, 1)
     row = report["fluency"]["systems"]["s"]
@@ -254,7 +254,7 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
         rows = list(csv.reader(io.StringIO(text, newline="")))
         for row in rows[1:]:
             system = orders[row[0].partition(" ")[0]][row[1]][row[2]]
-            # the summary under the letter belongs to that system
+            # The summary under the letter belongs to that system.
             assert row[4] == f"'=cmd('{system}') {int(row[1]) - 1}"
             row[5:] = [str(1 + SYSTEMS.index(system)), "3", "4"]
         with open(path, "w", newline="") as file:
@@ -267,13 +267,13 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
     means = [report["criteria"]["salience"]["systems"][name]["mean"] for name in SYSTEMS]
     assert means == [1, 2, 3] and "2.00 [2.00, 2.00]" in printed and "108 of 108 ratings" in printed
     assert report["signature"] in printed and "annotators:3/3" in report["signature"]
-    # of another run with as many sheets, the key would turn means around
+    # The key of another run with the same number of sheets would swap the means.
     other = tmp_path / "other.json"
     assert main(["make", *texts, *options[:3], f"--out={tmp_path / 'others'}", f"--key={other}", "--seed=2"]) == 0
     assert main(["score", "--key", str(other), *map(str, sheets)]) != 0
     said = capsys.readouterr()
     assert "the sheet belongs to another key" in said.out + said.err
-    # once given out, sheets are not overwritten
+    # Sheets that have been given out are not overwritten.
     assert main(["make", *texts, *options]) == 2
     assert "exists; its sheets may have been given out" in capsys.readouterr().err
 

@@ -99,7 +99,7 @@ def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
 
 
 def test_without_wordnet_there_is_no_meteor(files, tmp_path, capsys, monkeypatch):
-    """Matches of only equal words and stems would be a different measure under the same name."""
+    """Without synonyms, METEOR would be a different measure under the same name."""
     import nltk.data
 
     monkeypatch.setattr(nltk.data, "path", [])

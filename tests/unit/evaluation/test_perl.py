@@ -82,7 +82,8 @@ def test_skip_bigrams_and_jobs():
         pair_scores(hypotheses, [references], Settings(metrics=("rougeSU4",), backend="perl"), jobs=jobs)
         for jobs in (1, 2)
     )
-    # first pair: skip-bigrams ab, ac, bc of 6, and 3 of the 3 words that the script counts (it leaves out the last)
+    # In the first pair match 3 of 6 skip-bigrams (ab, ac, bc) and all 3 words that the script counts (it leaves out the
+    # last).
     assert one[0, 0].tolist() == pytest.approx([100 * 6 / 9] * 3, abs=0.001)
     assert (one == two).all() and one[1, 0, 0] == pytest.approx(100)
 

@@ -11,7 +11,7 @@ from fairseq_etads.search.strategies import DiverseSiblings
 
 
 def beams_of(r, sentences, size):
-    """Candidates of few different words, so that bigrams repeat, inside of a sentence, too; scores may be equal."""
+    """Candidates with few different words, so that bigrams repeat, even within a sentence. Scores may be equal."""
     return [
         [Candidate(tuple(r.choices(range(4), k=r.randint(0, 5))), -r.randint(1, 6) / 2) for _ in range(size)]
         for _ in range(sentences)

@@ -49,7 +49,7 @@ def test_randomisation_equals_all_exchanges():
 def test_a_true_difference_is_found_and_none_is_not():
     rng = np.random.default_rng(0)
     scores, noise = rng.normal(40, 10, 400), rng.normal(0, 5, 400)
-    noise += 0.1 - noise.mean()  # 0.4 standard errors from 0
+    noise += 0.1 - noise.mean()  # the mean is 0.4 standard errors from 0
     better, same = compare_pairs(scores + noise + 2, scores, 999, 1), compare_pairs(scores + noise, scores, 999, 1)
     assert better["p_bootstrap"] == better["p_randomisation"] == 1 / 1000
     assert min(same["p_bootstrap"], same["p_randomisation"]) > 0.05
@@ -66,7 +66,7 @@ def test_equal_systems_have_the_p_value_1():
 
 
 def test_whole_families_are_drawn():
-    """Two families, of 1 and 3 documents: a draw has the first twice, the second twice, or one of each."""
+    """There are two families, of 1 and 3 documents. A draw has the first twice, the second twice, or one of each."""
     families = family_numbers(["b", "a", "a", "a"])
     assert families.tolist() == [1, 0, 0, 0]
     scores = np.array([8.0, 1.0, 2.0, 3.0])
@@ -77,7 +77,7 @@ def test_whole_families_are_drawn():
 
 
 def test_copies_of_a_document_prove_nothing():
-    """Ten copies of each of forty documents: p is the same as for the forty."""
+    """With ten copies of each of forty documents, p is the same as for the forty."""
     rng = np.random.default_rng(3)
     pairs = rng.normal(0.25, 1.0, 40)
     families = np.repeat(np.arange(40), 10)
@@ -98,16 +98,16 @@ T_975 = {2: 4.303, 3: 3.182, 4: 2.776}
 
 
 def of_levels(levels):
-    """Scores (trainings, documents) of trainings that differ in their level alone."""
+    """Make scores (trainings, documents) of trainings that differ only in their level."""
     return np.array(levels)[:, None] + np.linspace(0, 1, 20)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "freedom"),
     [
-        ([1.0, 2.0, 4.0], [0.5, 1.0, 3.0], 4),  # equal numbers: pooled
+        ([1.0, 2.0, 4.0], [0.5, 1.0, 3.0], 4),  # for equal numbers, variances are pooled
         ([1.0, 2.0], [0.5, 1.5], 2),
-        ([1.0, 2.0, 4.0, 3.0], [2.0], 3),  # one training: it varies as the other system's do
+        ([1.0, 2.0, 4.0, 3.0], [2.0], 3),  # a single training is taken to vary like the other system's
     ],
 )
 def test_without_luck_of_documents_the_interval_is_students(first, second, freedom):
@@ -139,7 +139,7 @@ def test_trainings_and_documents_add_their_variances():
     rng = np.random.default_rng(5)
     documents = rng.normal(size=400)
     documents -= documents.mean()
-    level = np.array([-1.0, 0.0, 1.0] * 40)[:, None]  # many trainings, so that Student's t is nearly normal
+    level = np.array([-1.0, 0.0, 1.0] * 40)[:, None]  # with many trainings, Student's t is nearly normal
     wanted = documents.std() / 20
     first = documents + level * wanted * np.sqrt(120) / level.std(ddof=1)
     found = compare_trainings(first, np.zeros((120, 400)), 20_000, 1)

@@ -65,7 +65,7 @@ def test_rougesal_weighs_words_by_how_few_documents_have_them(files, saliency, t
 
 
 def test_entailment_is_that_of_each_sentence_times_the_share_of_the_length(files, nli, tmp_path):
-    other = write(tmp_path / "other.txt", ["", "", "the the the the w3"])  # an empty reference is none
+    other = write(tmp_path / "other.txt", ["", "", "the the the the w3"])  # an empty reference counts as missing
     lines = tmp_path / "lines.jsonl"
     options = ["--also", "entail", "--entail-model", nli, "--per-example", str(lines)]
     assert main([*files, other, *options]) == 0

@@ -28,7 +28,7 @@ def random_text(generator, words, most):
 
 @pytest.mark.parametrize("words,most", [(2, 6), (4, 12), (8, 90)])
 def test_rouge_l_is_that_of_rouge_score(words, most):
-    """Ties are broken alike, so the union over sentences is the same, too."""
+    """Ties are broken in the same way, so that the union over sentences is the same, too."""
     generator = random.Random(shifted(words))
     for _ in range(60):
         hypothesis, reference = random_text(generator, words, most), random_text(generator, words, most)
@@ -51,8 +51,8 @@ def test_by_hand():
     assert rouge_n(hypothesis, reference, 1) == pytest.approx(2 / 3)
     assert rouge_n(hypothesis, reference, 2) == 0
     assert rouge_l(hypothesis, reference) == pytest.approx(2 / 3)
-    assert rouge_l([["c", "a"]], reference) == pytest.approx(2 * 1 / 5)  # the order counts
-    assert rouge_l([["c"], ["a"]], reference) == pytest.approx(2 * 2 / 5)  # but not the order of sentences
+    assert rouge_l([["c", "a"]], reference) == pytest.approx(2 * 1 / 5)  # the order of words counts
+    assert rouge_l([["c"], ["a"]], reference) == pytest.approx(2 * 2 / 5)  # the order of sentences does not count
     for empty in ([], [[]]):
         assert rouge_l(empty, reference) == rouge_n(reference, empty, 1) == 0
 

@@ -56,7 +56,8 @@ def loop_rouge_n(hypothesis, reference, n):
 
 
 def test_values_by_hand():
-    # "police killed the gunman" / "police kill the gunman": 3 of 4 words, 1 of 3 bigrams ("the gunman"), LCS 3
+    # "police killed the gunman" and "police kill the gunman" share 3 of 4 words, 1 of 3 bigrams ("the gunman"), and an
+    # LCS of 3.
     report = rouge(["police killed the gunman"], ["police kill the gunman"], stem=False)
     assert values(report, "rouge1") == pytest.approx([75, 75, 75])
     assert values(report, "rouge2") == pytest.approx([100 / 3] * 3)
@@ -64,7 +65,7 @@ def test_values_by_hand():
 
 
 def test_precision_belongs_to_the_hypothesis():
-    # all 2 words of the hypothesis are in the reference, which has 4
+    # Both words of the hypothesis are in the reference, which has 4.
     report = rouge(["the gunman"], ["police kill the gunman"])
     assert values(report, "rouge1") == pytest.approx([200 / 3, 100, 50])
     assert values(report, "rouge2") == pytest.approx([50, 100, 100 / 3])
@@ -76,7 +77,7 @@ def test_stemming_joins_killed_and_kill():
 
 
 def test_rouge_l_keeps_order_but_not_contiguity():
-    # Lin 2004, section 3.1: both share "the gunman" and "police"; only the first keeps "police ... the gunman"
+    # In section 3.1 of Lin 2004, both share "the gunman" and "police"; only the first keeps "police ... the gunman".
     reference = ["police killed the gunman"]
     first = rouge(["police kill the gunman"], reference, stem=False)
     second = rouge(["the gunman kill police"], reference, stem=False)
@@ -85,7 +86,8 @@ def test_rouge_l_keeps_order_but_not_contiguity():
 
 
 def test_union_lcs_is_the_example_of_the_paper():
-    # Lin 2004, section 3.2: "w1 w2" and "w1 w3 w5" unite to 4 of the reference's 5 words; 10 hypothesis words
+    # In section 3.2 of Lin 2004, "w1 w2" and "w1 w3 w5" unite to 4 of the reference's 5 words; the hypothesis has 10
+    # words.
     report = rouge(["w1 w2 w6 w7 w8 <q> w1 w3 w8 w9 w5"], ["w1 w2 w3 w4 w5"])
     assert values(report, "rougeL") == pytest.approx([f1(40, 80), 40, 80])
 
@@ -95,7 +97,7 @@ def test_summary_level_differs_from_one_sentence():
     assert values(rouge(hypothesis, reference), "rougeL") == pytest.approx([100, 100, 100])
     joined = rouge(hypothesis, reference, split_sentences=False)
     assert values(joined, "rougeL") == pytest.approx([50, 50, 50])
-    assert values(joined, "rouge1") == pytest.approx([100, 100, 100])  # the mark is no word here either
+    assert values(joined, "rouge1") == pytest.approx([100, 100, 100])  # the mark does not count as a word
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -159,7 +161,8 @@ def test_names_of_metrics():
 
 
 def test_of_several_references_the_best_counts_for_each_pair_and_metric():
-    # first pair: set 1 has both words, set 2 the bigram too; second pair: only set 1 has a reference
+    # In the first pair, set 1 has both words, and set 2 has the bigram, too. In the second pair, only set 1 has a
+    # reference.
     report = rouge(["w1 w2", "w5"], [["w2 w1", "w5"], ["w1 w2 w3 w4", ""]])
     assert values(report, "rouge1") == pytest.approx([100, 100, 100])
     assert values(report, "rouge2") == pytest.approx([f1(100, 100 / 3) / 2, 50, 50 / 3])
@@ -214,7 +217,7 @@ def test_the_average_over_references_equals_a_loop(texts):
 # --- any text ---
 
 
-ANY_TEXT = st.text(max_size=60)  # any characters, surrogates excepted
+ANY_TEXT = st.text(max_size=60)  # any characters except surrogates
 WORDS = st.lists(
     st.sampled_from(["a", "b", "cats", "cat", ".", "<q>", "don't", "3.5", "é", "@@", "<unk>"]), max_size=14
 )

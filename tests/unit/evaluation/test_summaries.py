@@ -22,14 +22,14 @@ def test_only_line_feeds_end_lines(tmp_path):
     [
         ("a b . <q> c d .", ["a b .", "c d ."]),
         ("a b .<q>c d .<q>", ["a b .", "c d ."]),
-        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # if there are marks, only marks cut
+        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # if there are marks, sentences end only there
         ("a b . c d .", ["a b .", "c d ."]),  # tokenised
         ("The cat sat. It slept! Why?", ["The cat sat.", "It slept!", "Why?"]),
         ("J. Smith came .", ["J. Smith came ."]),  # an initial
         ('he said " no . " she left .', ['he said " no . "', "she left ."]),
         ("it costs 3.5 dollars .", ["it costs 3.5 dollars ."]),
-        ("dr. smith came .", ["dr.", "smith came ."]),  # the documented limit of untrained rules
-        ("a\nb", ["a b"]),  # a line break is white space
+        ("dr. smith came .", ["dr.", "smith came ."]),  # this is a documented limit of untrained rules
+        ("a\nb", ["a b"]),  # a line break counts as white space
         (" <q> ", []),
         ("", []),
     ],
@@ -79,7 +79,7 @@ def test_leftovers_are_found_and_counted():
     [
         ("out.txt", "test.target", False),
         ("test.target", "out.txt", True),
-        ("runs/reference/summaries.txt", "test.target", False),  # directories do not count
+        ("runs/reference/summaries.txt", "test.target", False),  # names of directories do not count
         ("ref.txt", "hyp.txt", True),
         ("system1.txt", "gold.txt", False),
         ("test.target-summaries.txt", "test.summary", False),

@@ -16,7 +16,7 @@ def random_lists(seed, documents=6, size=8, features=5):
 
 
 def test_the_envelope_is_the_highest_line_everywhere():
-    """Of small whole numbers, so that lines are parallel, equal, and meet in one point."""
+    """Lines have small whole numbers, so that some are parallel or equal, or meet in one point."""
     for seed in range(30):
         numbers = np.random.default_rng(seed)
         slopes, intercepts = numbers.integers(-2, 3, (2, 7))
@@ -29,7 +29,7 @@ def test_the_envelope_is_the_highest_line_everywhere():
 
 
 def candidates(lists, weights, feature):
-    """A value on each step of the metric: between any two places where two lines of a document meet."""
+    """List a value on each step of the metric, between any two places where two lines of a document meet."""
     places = set()
     for nbest in lists:
         others = np.array(weights)

@@ -150,7 +150,7 @@ def test_given_options_change_what_depends_on_them():
 
 @pytest.mark.parametrize("dtype", ["--fp16", "--bf16"])
 def test_half_precision_keeps_the_matrices_apart(dtype):
-    """Otherwise fairseq makes all weights one vector, and Muon has no matrix left."""
+    """By default, fairseq makes all weights one vector, and Muon has no matrix left."""
     flag = "--fp16-no-flatten-grads"
     assert flag in choose("large", NEWS, GPU, "etads", [dtype]).train
     assert flag not in choose("large", NEWS, GPU, "etads").train

@@ -1,4 +1,4 @@
-"""RUN/training.json: a run knows its data, wherever they are."""
+"""RUN/training.json: a run finds its data in any place."""
 
 import pytest
 

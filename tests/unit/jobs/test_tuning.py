@@ -37,7 +37,7 @@ def summarizer(folder):
 
 @pytest.fixture(scope="module")
 def references(summarizer):
-    """Longer than the defaults write, and exactly the model's output if it must write that much."""
+    """Make references longer than summaries with the defaults, and equal to the model's output at that length."""
     found = [summary.text for summary in summarizer.summarize(DOCUMENTS, **LONG)]
     shorter = [summary.text for summary in summarizer.summarize(DOCUMENTS)]
     assert all(len(a.split()) > len(b.split()) for a, b in zip(found, shorter))
@@ -158,9 +158,10 @@ def test_each_setting_is_proposed_once_and_no_impossible_one():
 
 def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
     def run(seed, trials=14):
-        tried = [({"lenpen": 9.0, "length_penalty_type": "avg", "max_len": 9, "min_len": 1}, 0.0)]  # not in the space
+        # These values are not in the space.
+        tried = [({"lenpen": 9.0, "length_penalty_type": "avg", "max_len": 9, "min_len": 1}, 0.0)]
         for _ in range(trials):
-            random.random(), np.random.rand()  # other random draws have no influence
+            random.random(), np.random.rand()  # random draws elsewhere have no influence
             chosen = propose(SPACE, DECODING, tried, seed)
             tried.append((chosen, chosen["lenpen"] + chosen["min_len"]))
         return tried

@@ -42,7 +42,7 @@ def lines(path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bins_hold_as_equally_many_as_can_be(seed):
-    """Each edge is the one nearest to the edge of equal bins, found by trying all."""
+    """Each edge is the nearest one to the edge of equal bins, which is found by trying all."""
     r = random.Random(shifted(seed))
     wanted = r.randint(2, 6)
     lengths = [r.choice([r.randint(0, 8), r.randint(0, 60)]) for _ in range(r.randint(1, 80))]
@@ -93,7 +93,7 @@ def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys)
     (text / "test.target.1").write_text("another\n" * SIZES["test"])
     main([str(text), str(tmp_path / "out"), "--length-bins", "4", "--by-origin"])
     capsys.readouterr()
-    (text / "test.source.origin").unlink()  # nobody asks for it
+    (text / "test.source.origin").unlink()  # no option needs this file
     like = ["--like", str(tmp_path / "out"), "--subset", "test", "--length", "3", "--origin", "CNN"]
     main([str(text), str(tmp_path / "fixed"), *like])
     assert "not for scores" not in capsys.readouterr().out
@@ -175,7 +175,7 @@ def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path):
     options = ["cnndm", "--stories", *folders, "--urls", str(raw / "url_lists"), "--expect", "any", "--jobs", "1"]
     corpus([*options, "--keep-origin", "--out", str(tmp_path / "text")])
     found = {split: lines(tmp_path / "text" / f"{split}.source.origin") for split in SIZES}
-    assert found == {  # the last training story has no text
+    assert found == {  # the last training story is without text
         "train": ["dailymail", "cnn"] * 2 + ["dailymail"],
         **{split: ["dailymail", "cnn"] for split in ("valid", "test")},
     }

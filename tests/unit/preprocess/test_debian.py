@@ -74,7 +74,8 @@ def corpus(n=40):
     """Translation-en and Packages texts of n programs: foo-i with a library, and two versions of bar-i."""
     translation, packages = [], []
     for i in range(n):
-        word = "".join(chr(ord("a") + int(digit)) for digit in str(100 + i))  # digits would be masked
+        # Letters are used, because digits would be masked.
+        word = "".join(chr(ord("a") + int(digit)) for digit in str(100 + i))
         shared = f"The {word} program converts {word} pictures to a {word} format, and back again if needed."
         for name, source, extra in (
             (f"foo-{word}", "", "It has a window."),

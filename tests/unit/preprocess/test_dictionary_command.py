@@ -37,7 +37,7 @@ def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_wit
 
 
 def test_summaries_may_know_fewer_words_than_documents(texts, tmp_path, capsys):
-    """First their most frequent words, by the summaries' counts, then the documents' other ones, then the tail."""
+    """Summaries' most frequent words come first, then the documents' other words, then the tail."""
     out, of_summaries = tmp_path / "dict.txt", tmp_path / "target.txt"
     (tmp_path / "train.target").write_text("zebra b b yak zebra zebra a madeupword0003\n")
     main(

@@ -109,7 +109,7 @@ def test_tags_that_do_not_fit_are_refused(text, tmp_path):
 
 @pytest.mark.parametrize("tokens,words", [("bpe", "spaces"), ("sentencepiece", "")])
 def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tokens, words):
-    """A final "@@" is what BPE marks a part of a word with; SentencePiece makes a space and an accent of "´"."""
+    """BPE marks a part of a word with a final "@@". SentencePiece makes a space and an accent of "´"."""
     path = text / "test.source"
     path.write_text("The mail@@ @@ don´t x@@@\n´ a´­   b@@\n" + "a\n" * 3, encoding="utf-8")
     tag(text)
@@ -141,7 +141,7 @@ def test_tags_of_spacy(text, tmp_path):
 
 
 class Tagger:
-    """Stands in for spaCy: tags a word by its form, and remembers what it was given."""
+    """A replacement for spaCy that tags a word by its form, and records its inputs."""
 
     def __init__(self, model=""):
         self.seen = []
@@ -224,7 +224,7 @@ def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
     ],
 )
 def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words, marks):
-    """Whatever cuts the words: the words of each sentence are told apart by their first letter."""
+    """This holds for all kinds of words. The words of each sentence have their own first letter."""
     sentences = ["Aren't audio-archives (absolutely) amazing?", "Bb.", "Cut c. 5 can't cost …"]
     for split in SPLITS:
         count = len(lines(text / f"{split}.source"))

@@ -42,7 +42,7 @@ def test_runs_of_words():
 
 
 def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
-    """Edits of 1, 2 or 20 places: a similarity of 0.9 and 0.81, above the threshold of 0.7, or far below."""
+    """Edits of 1 or 2 places give a similarity of 0.9 or 0.81, above the threshold of 0.7; 20 edits are far below."""
     pytest.importorskip("datasketch")
     train = documents(30, seed=1)
     test = [
@@ -75,7 +75,7 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
 
 
 def test_one_stands_for_many(tmp_path, monkeypatch):
-    """A template filled in a hundred times: comparing each with all before would take quadratic time."""
+    """A template is filled in a hundred times. To compare each document with all before would take quadratic time."""
     pytest.importorskip("datasketch")
     compared = []
     query = module._Index.add
@@ -109,7 +109,7 @@ def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys):
         command += [name, path, path.replace("source", "target")]
     main(command)
     before = (out / "test.source").read_bytes()
-    main([*command, "--near-duplicates"])  # the splits are there: only the report is new
+    main([*command, "--near-duplicates"])  # the splits exist, so only the report is new
     said = capsys.readouterr().out
     assert "test: 0 within, 1 also in train" in said and "test.source, line 1 and train.source, line 2" in said
     assert "…" in said and "other" in said, "the quotation shows where they differ"

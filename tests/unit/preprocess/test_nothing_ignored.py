@@ -10,7 +10,7 @@ PAIR = '{"source": ["A document."], "target": ["One."]}\n'
 
 @pytest.fixture
 def folder(tmp_path):
-    """Writes files of these names into a folder, each with a line of text."""
+    """Write files with these names into a folder, each with a line of text."""
 
     def make(*names, text="a b .\n"):
         for name in names:

@@ -64,7 +64,7 @@ def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags
 def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
     prepare(text, tmp_path / "learnt", tokens, size, lowercase=True, jobs=1)
     model = Path(shutil.copy(tmp_path / "learnt" / file, tmp_path / "mine"))
-    if tokens == "bpe":  # others' merges do not begin with ours
+    if tokens == "bpe":  # merges from elsewhere do not begin with this project's own
         version, *merges = model.read_text().splitlines()
         whole = subwords._whole_merges(end_is_apart=False)
         model.write_text("\n".join([version, *(merge for merge in merges if merge not in set(whole))]) + "\n")
@@ -164,7 +164,7 @@ def test_an_interrupted_binarisation_is_done_again(text, tmp_path):
 
 
 def test_sentencepiece_learns_from_long_documents_too(text, tmp_path):
-    """By default it leaves out lines of more than 4,192 bytes."""
+    """By default, SentencePiece leaves out lines of more than 4,192 bytes."""
     documents = [" ".join([line, "zebra"] * 100) for line in lines(text / "train.source")]
     (text / "train.source").write_text("".join(d + "\n" for d in documents), encoding="utf-8")
     prepare(text, tmp_path / "out", "sentencepiece", 50, lowercase=True, jobs=1)
@@ -232,7 +232,7 @@ def test_a_prepared_directory_can_be_moved(text, tmp_path):
 
 
 def mark(text):
-    """The sentence mark behind the first word of every line."""
+    """Put the sentence mark behind the first word of every line."""
     for path in text.iterdir():
         marked = [line.replace(" ", " <q> ", 1) for line in lines(path)]
         path.write_text("".join(line + "\n" for line in marked), encoding="utf-8")

@@ -57,7 +57,7 @@ def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
 
 
 def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path, monkeypatch):
-    """Otherwise the next run, with the original text, would use the output for the changed one."""
+    """If any output remained, the next run would use it for the original text."""
     whole, path = encode.encode_file, text / "valid.source"
     content = path.read_bytes()
 

@@ -52,7 +52,7 @@ def refused(arguments, capsys):
 def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
     main(given)
     out = tmp_path / "out"
-    (tmp_path / "encoder.json").unlink()  # the prepared directory has all that new text needs
+    (tmp_path / "encoder.json").unlink()  # the prepared directory has all files that new text needs
     (tmp_path / "vocab.bpe").unlink()
     moved = out.rename(tmp_path / "moved")
     options = options_as_fairseq_reads_them(moved)
@@ -68,7 +68,7 @@ def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
 
 
 def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(given, text, tmp_path):
-    """Also words that BART's own text did not have; pieces that are not in it can be copied."""
+    """Words that BART's own text did not have are known, too. Pieces that are not in the dictionary can be copied."""
     theirs = (tmp_path / "dict.txt").read_text().splitlines()
     assert theirs[-8].endswith(" 0") and not theirs[-8].startswith("madeup")
     cat = lines(tmp_path / "encoder.json")[0]
@@ -105,7 +105,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
         SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
     )
     assert fingerprint(first) == fingerprint(second)
-    main(given)  # a second time: nothing to do
+    main(given)  # on the second call, there is nothing to do
     (tmp_path / "dict.txt").write_text("".join((tmp_path / "dict.txt").open().readlines()[:-1]))
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")

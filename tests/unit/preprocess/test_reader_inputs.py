@@ -128,7 +128,7 @@ def test_json_lines_are_read_as_the_json_module_reads_them_or_refused(tmp_path, 
 @many
 @given(data=st.data(), values=st.lists(st.tuples(VALUE, VALUE), min_size=2, max_size=5))
 def test_broken_records_are_dropped_and_counted_and_the_others_kept(tmp_path, data, values):
-    """--skip-bad: also lines that are not UTF-8."""
+    """With --skip-bad, this also holds for lines that are not UTF-8."""
     lines = []
     for source, target in values:
         line = json.dumps({"source": source, "target": target}).encode()
@@ -324,7 +324,7 @@ def test_files_of_summaries(tmp_path, content, data):
     path = tmp_path / f"lines{suffix}"
     packed = pack(content)
     if suffix and data.draw(st.booleans()):
-        packed += pack(b"more\n")  # as parallel compressors write it
+        packed += pack(b"more\n")  # parallel compressors write several streams
         content += b"more\n"
     cut = data.draw(st.one_of(st.just(len(packed)), st.integers(0, len(packed))))
     path.write_bytes(packed[:cut])
@@ -339,7 +339,7 @@ def test_files_of_summaries(tmp_path, content, data):
     expected = expected[:-1] if expected[-1] == "" and text[-1:] in ("", "\n") else expected
     if cut == len(packed) or not suffix:
         assert found == expected
-    else:  # whole streams, without a sign that others followed
+    else:  # these are whole streams, without a sign that others followed
         assert found == expected[: len(found)] and suffix and cut in (len(pack(content[:-5])),)
 
 

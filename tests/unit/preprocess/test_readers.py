@@ -35,7 +35,7 @@ def lines(path):
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_every_kind_of_corpus_has_a_help(reader, capsys):
-    """argparse formats a help only when it is asked for, and fails at a per cent sign in it."""
+    """argparse formats a help text only on request, and then fails if the text has a single per cent sign."""
     with pytest.raises(SystemExit) as stopped:
         main([reader.name, "--help"])
     assert not stopped.value.code

@@ -20,7 +20,7 @@ WORDS = Settings("word", 20)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(alphabet="aé\n\r \ufeff", max_size=40), shares=st.integers(1, 9))
 def test_shares_of_a_file_are_its_lines(content, shares, tmp_path):
-    """More shares than lines, lines longer than a share, no line end at the end, characters of several bytes."""
+    """There are more shares than lines, long lines, a missing last line end, and multi-byte characters."""
     path = tmp_path / "file"
     path.write_bytes(content.encode())
     found = [line for shard in Shard(1, shares).siblings() for line in shard.lines(path)]
@@ -45,7 +45,7 @@ def make_text(tmp_path):
 
 
 def files(folder):
-    """Everything that a preparation has made, except shares and messages."""
+    """Collect all files of a preparation, except shares and messages."""
     names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     said = ("preprocess.txt", "preprocess.log")
     return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}
@@ -72,7 +72,7 @@ def test_joined_shares_are_what_one_process_makes(text, tmp_path):
     prepare(WORDS, text, out, 1)
     assert files(out) == files(tmp_path / "whole")
     shutil.rmtree(out / "shards")
-    prepare(WORDS, text, out, 1)  # they are not needed any more
+    prepare(WORDS, text, out, 1)  # the shards are not needed any more
 
 
 def test_shares_that_do_not_fit_are_refused(text, tmp_path):
@@ -109,7 +109,7 @@ def test_a_log_that_lacks_a_summary_makes_no_share(tmp_path):
 
 
 def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch, capsys):
-    """It would keep all of it in memory, in twenty times its size."""
+    """SentencePiece would keep all of it in memory, at twenty times its size."""
     texts = [tmp_path / name for name in ("a", "b")]
     for path, word in zip(texts, ("walking", "jumper")):
         path.write_text("".join(f"{word}{n % 7} ends number {n}\n" for n in range(101)))

@@ -27,7 +27,7 @@ def generate_table(monkeypatch):
 
 @pytest.mark.parametrize("as_commanded", [True, False])
 def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, bench, monkeypatch):
-    """It was a batched product once, because the benchmark had switched the gradients of the parameters off."""
+    """It used to be a batched product, because the benchmark had switched off the gradients of the parameters."""
     if not as_commanded:
         build = bench.build
         monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))
@@ -81,7 +81,7 @@ def test_the_table_has_a_row_for_each_system_and_names_the_processor(generate_ta
 
 
 def assert_written(page, write, tmp_path, command):
-    """The page is the same after ``write(copy of the page)``."""
+    """Check that ``write`` leaves a copy of the page unchanged."""
     copy = tmp_path / page
     copy.write_text((ROOT / "docs" / page).read_text())
     write(copy)
@@ -103,7 +103,8 @@ def test_the_docs_have_the_tables_of_other_benchmarks(name, page, bench, generat
 @pytest.mark.parametrize("system", ["etads fp32", "etads int8 + shortlist"])
 def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, bench, monkeypatch):
     step = __import__("bench_step")
-    ticks = iter(range(10**6))  # each look at the clock is a second later, so a part has as many seconds as calls
+    # Each call of the clock is a second later, so a part has as many seconds as calls.
+    ticks = iter(range(10**6))
     monkeypatch.setattr(step.time, "perf_counter", lambda: next(ticks))
     monkeypatch.setattr(bench, "FREQUENT", 50)
     monkeypatch.setattr(bench, "POOL", 100)

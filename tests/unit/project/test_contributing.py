@@ -45,7 +45,7 @@ def changed(tmp_path_factory):
     for name in ("fairseq_etads", "preprocess", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
-    (root / "etads_preprocess").symlink_to("preprocess")  # the name under which it is installed
+    (root / "etads_preprocess").symlink_to("preprocess")  # the package is installed under this name
     new = []
     for language, block in BLOCKS:
         if language == "diff":
@@ -70,7 +70,7 @@ def test_the_examples_pass_their_own_tests(changed):
     assert len(tests) == 4, "a mechanism, an architecture, a corpus, a score"
     table = root / "tests" / "unit" / "project" / "test_reference_table.py"
     output = run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, str(table)], root)
-    rows = sum(map(len, EQUATIONS.values())) + 1  # the example's
+    rows = sum(map(len, EQUATIONS.values())) + 1  # the last row is the example's
     assert f"{7 + rows + 3} passed in" in output, output
     where = run(
         [sys.executable, "-c", "import fairseq_etads as a, etads_preprocess as b; print(a.__file__, b.__file__)"], root

@@ -44,13 +44,13 @@ def options_of(parser):
 
 @pytest.fixture(scope="module")
 def commands():
-    """Each command that setup.py installs -> its options."""
+    """Options of each command that setup.py installs."""
     return {name: options_of(parser_of(main)) for name, main in project_commands().items()}
 
 
 @pytest.fixture(scope="module")
 def scripts():
-    """Each script -> the options that it names."""
+    """Options that each script names."""
     paths = {str(path.relative_to(ROOT)): path for path in ROOT.glob("scripts/**/*.sh")}
     return {name: set(_OPTION.findall(path.read_text(encoding="utf-8"))) for name, path in paths.items()}
 
@@ -75,7 +75,7 @@ def fairseq_options():
         "pooled_extractor",
         "transformer_lm",
         "pooled_extractor",
-    ):  # one of each family, a language model, and an extractor
+    ):  # these are one of each family, a language model, and an extractor
         parsers.append(argparse.ArgumentParser())
         ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
     return set().union(*map(options_of, parsers))
@@ -92,7 +92,8 @@ def text(page):
 
 
 def test_files_exist(text):
-    written = set(re.findall(r"^# (\w+\.py): ", text, re.MULTILINE))  # by the reader, who is shown what is in them
+    # Files that the reader writes, with the contents on the page.
+    written = set(re.findall(r"^# (\w+\.py): ", text, re.MULTILINE))
     for line in text.splitlines():
         words = {word.rstrip(".,") for word in re.findall(r"[\w./{,}-]+", line)}
         rooms = ["", *(word for word in words if word.endswith("/"))]
@@ -130,7 +131,7 @@ def test_options_exist(text, commands, scripts, fairseq_options):
 def test_commands_exist_and_have_the_options(text, commands, scripts):
     for command in commands_of(text):
         name, given = command.split()[0], set(_OPTION.findall(command.split(" -- ")[0]))
-        if name in scripts:  # those that prepare data pass on what they do not know
+        if name in scripts:  # scripts that prepare data pass on options that they do not know
             assert given <= scripts[name].union(commands["etads-corpus"] if "/prepare_" in name else ()), command
         elif name in commands:
             assert given <= commands[name], command

@@ -54,7 +54,7 @@ def refusal(name, words, parsers):
     if name == "fairseq-hydra-train":
         return complaint(get_args_parser(), words)
     if name == "fairseq-preprocess":
-        return complaint(PARSERS[name](), words)  # it has no options of a task, such as DATA
+        return complaint(PARSERS[name](), words)  # this parser has no options of a task, such as DATA
     if name in PARSERS:
         parser = PARSERS[name]()
         return complaint(parser, words, lambda given: options.parse_args_and_arch(parser, input_args=given))
@@ -66,7 +66,7 @@ def plugin_is_loaded(monkeypatch):
     """--user-dir has done its work, and may name only the plugin."""
 
     def load(args):
-        # docs/extending.md has a package of a user's own, which imports this one
+        # In docs/extending.md, a user's own package imports this one.
         assert args.user_dir in (None, "fairseq_etads", "my_updates"), args.user_dir
 
     monkeypatch.setattr(utils, "import_user_module", load)
@@ -78,7 +78,7 @@ def check(where, line, parsers):
         if words[0] == "fairseq-train" and is_incomplete(line):
             words[1:1] = COMPLETE[words[1:2] != [] and not words[1].startswith("-") :]
         found = refusal(words[0], words[1:], parsers)
-        # a code span in a sentence may name a command's options alone
+        # A code span in a sentence may name only the options of a command.
         left_out = is_incomplete(line) or (where.endswith(".md") and line in spans((ROOT / where).read_text("utf-8")))
         if found and not (left_out and re.search(r"required|expected (?:at least )?one argument", found)):
             pytest.fail(f"{where}: {line}\n{found}")
@@ -96,7 +96,7 @@ def test_commands_are_taken_by_their_parsers(where, line, parsers, plugin_is_loa
 
 @pytest.mark.parametrize("where,line", named(("fairseq-train",)))
 def test_documented_training_begins_and_ends(where, line):
-    """fairseq's parser takes a command without a batch size, which fails, and one without an end, which never ends."""
+    """fairseq's parser accepts a command without a batch size, which fails, or without a limit, which never ends."""
     if not is_incomplete(line):
         assert re.search("--max-tokens|--batch-size", line), line
         assert re.search("--max-update|--max-epoch|--stop-", line), line
@@ -111,7 +111,7 @@ def stubs(tmp_path_factory):
 def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs, parsers, plugin_is_loaded):
     seen = set()
     every = list(variants(re.split(r" [<>] ", line)[0]))
-    if "/reproduce/" in line:  # all rows run in tests/e2e/test_recipes.py; here, those that the line chooses
+    if "/reproduce/" in line:  # tests/e2e/test_recipes.py runs all rows, this test only the rows in the line
         every = every[-1:]
     for words in every:
         script = Path(words[0])

@@ -105,7 +105,7 @@ def inner(step, loss=9.0):
 
 def test_progress_tells_the_share_and_the_time_left():
     watch, said, clock = watcher()
-    clock.now = 100  # data are being read
+    clock.now = 100  # fairseq is reading data
     watch.read(stamp("begin training epoch 1", module="fairseq.trainer"))
     for step, now in ((100, 160), (110, 161), (900, 640)):
         clock.now = now
@@ -253,7 +253,7 @@ def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
 
 
 def wait_for(path):
-    """The content of a file that a process writes."""
+    """Wait for a file that a process writes; returns its content."""
     deadline = time.monotonic() + 60
     while not path.exists() or not path.read_text():
         assert time.monotonic() < deadline

@@ -46,7 +46,8 @@ def imports(path, name, files=()):
     """Absolute names that a module imports anywhere, in functions too.
 
     Args:
-        name: its own. files: modules that ``from package import module`` may name.
+        name: name of the module.
+        files: modules that ``from package import module`` may name.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -60,7 +61,7 @@ def imports(path, name, files=()):
 
 
 def modules(root, package):
-    """Name -> file of every module of a package."""
+    """Find the file of every module of a package, by name."""
     found = {}
     for path in sorted(root.rglob("*.py")):
         parts = [package, *path.relative_to(root).with_suffix("").parts]
@@ -70,7 +71,7 @@ def modules(root, package):
 
 @pytest.fixture(scope="module")
 def graph():
-    """Module -> the modules of this project that it imports."""
+    """Find the modules of this project that each module imports."""
     files = {**modules(PACKAGE, "fairseq_etads"), **modules(preprocess(), "etads_preprocess")}
     return {
         name: {other for other in imports(path, name, files) if other in files} - {name} for name, path in files.items()
@@ -118,7 +119,7 @@ def test_imports_go_down_the_table(arrows):
 
 
 def test_packages_and_arrows_stay_few(arrows, graph):
-    """It prints them, with ``-s``: a change that needs more of them needs another structure."""
+    """With ``-s`` the test prints them. A change that needs more of them needs another structure."""
     rooms = {name for pair in arrows for name in pair}
     flat = [path.name for path in PACKAGE.glob("*.py")]
     print(f"\n{len(rooms)} packages, {len(arrows)} arrows, {len(flat)} files flat in fairseq_etads/")
@@ -138,7 +139,7 @@ def test_no_circle(graph):
             return
         path.append(module)
         for other in graph[module]:
-            # importing a submodule runs its package's __init__ first, which every package here allows for
+            # To import a submodule first runs its package's __init__, which every package here takes into account.
             if not module.startswith(f"{other}."):
                 visit(other)
         path.pop()
@@ -161,7 +162,7 @@ def test_evaluation_needs_neither_torch_nor_fairseq(name):
 
 @pytest.mark.parametrize("command", re.findall(r'"(etads[\w-]*)=', (ROOT / "setup.py").read_text(encoding="utf-8")))
 def test_these_commands_start_without_torch_and_fairseq(command):
-    """Then a second is enough for them; a limit by the clock would make this test depend on the machine."""
+    """Without these imports, they start within a second. A time limit would make this test depend on the machine."""
     script = Path(sys.executable).parent / command
     code = (
         "import runpy, sys\n"

@@ -34,7 +34,7 @@ def found(tmp_path_factory):
 
 
 def equal(one, other):
-    """Whether two values are the same; an option that is off may be None, 0 or false."""
+    """Tell whether two values are the same; an option that is off may be None, 0 or false."""
     if not one and not other:
         return True
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):

@@ -25,7 +25,7 @@ def test_the_files_are_what_the_script_draws(pictures):
         drawn, stored = draw().svg(), (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
         assert _NUMBER.sub("0", drawn) == _NUMBER.sub("0", stored), f"{name}: run scripts/pictures.py"
         numbers = ([float(number) for number in _NUMBER.findall(text)] for text in (drawn, stored))
-        # a tenth of a pixel, in case another processor rounds otherwise
+        # The tolerance is a tenth of a pixel, because another processor may round differently.
         assert list(next(numbers)) == pytest.approx(list(next(numbers)), abs=0.11), f"{name}: run scripts/pictures.py"
 
 
@@ -36,7 +36,8 @@ def test_the_pointer_shows_a_mixture(pictures):
     copy, vocabulary = dict(step["document"]), dict(step["vocabulary"])
     for word, share in step["mixture"]:
         least = generating * vocabulary.get(word, 0) + (1 - generating) * copy.get(word, 0)
-        assert least - 1e-3 <= share <= least + generating * min(vocabulary.values()), word  # words not shown are rarer
+        # Words that are not shown are less probable.
+        assert least - 1e-3 <= share <= least + generating * min(vocabulary.values()), word
     assert [share for _, share in step["mixture"]] == sorted((share for _, share in step["mixture"]), reverse=True)
 
 
@@ -69,7 +70,7 @@ def test_a_picture_is_complete_in_itself(path):
     width, height = (float(root.get(side)) for side in ("width", "height"))
     for element in root.iter("{http://www.w3.org/2000/svg}text"):
         size, x = float(element.get("font-size")), float(element.get("x"))
-        length = 0.62 * size * len(element.text)  # of a wide font
+        length = 0.62 * size * len(element.text)  # the width of the text in a wide font
         left = {"start": x, "middle": x - length / 2, "end": x - length}[element.get("text-anchor")]
         assert -0.15 * length <= left and left + 0.85 * length <= width, f"{element.text!r} is cut off"
         assert 0 < float(element.get("y")) < height

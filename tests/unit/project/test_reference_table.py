@@ -21,7 +21,7 @@ def find(name):
 
 
 def public_functions():
-    """Name -> module and code of the functions without a leading underscore in the modules of tests/reference."""
+    """Find module and code of each function without a leading underscore in the modules of tests/reference."""
     found = {}
     for path in sorted(Path(reference.__file__).parent.glob("*.py")):
         text = path.read_text(encoding="utf-8")

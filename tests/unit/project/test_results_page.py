@@ -94,11 +94,11 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
     text = results_page.page(tmp_path)
     (row,) = rows(text, "etads", "etads_basic")
     plain, corrected = (float(cell.strip("< ")) for cell in cells_of(row)[10:12])
-    assert corrected >= 3 * plain  # five claims; three of them have a difference
+    assert corrected >= 3 * plain  # three of the five claims have a difference
 
 
 def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
-    """A gain in the pairs that choices were made on is no gain."""
+    """A gain on the pairs on which settings were chosen does not count."""
     monkeypatch.setattr(results_page, "RESAMPLES", 300)
     for seed in (1, 2, 3):
         better = made_up("etads_focus", seed)

@@ -33,10 +33,10 @@ def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path)
     (tmp_path / "data" / "words").write_text("a")
     (tmp_path / "in").write_text("one")
     assert [once(tmp_path, COPY), once(tmp_path, COPY)] == [1, 1]
-    os.utime(tmp_path / "in")  # later, and the same
+    os.utime(tmp_path / "in")  # the file is newer, with the same content
     assert once(tmp_path, COPY) == 1
     (tmp_path / "in").write_text("two")
-    os.utime(tmp_path / "in", (0, 0))  # other, and earlier: a clock was ahead
+    os.utime(tmp_path / "in", (0, 0))  # the file is older, with other content, as after a wrong clock
     assert once(tmp_path, COPY) == 2 and (tmp_path / "out").read_text() == "two"
     (tmp_path / "data" / "words").write_text("b")
     assert once(tmp_path, COPY) == 3

@@ -37,7 +37,7 @@ def test_every_seed_of_a_test_is_shifted_and_no_other(monkeypatch):
         patch.setattr(seeds, "OFFSET", 5)
         assert draws(3) == eight != three
         assert random.Random("3").random() == text
-        elsewhere = {}  # as if the code under test called
+        elsewhere = {}  # as if the code under test called it
         code = "import torch, random; torch.manual_seed(3); r = random.Random(3)"
         exec(compile(code, "/src/x.py", "exec"), elsewhere)
         assert [torch.rand(()).item(), elsewhere["r"].random()] == [three[0], three[3]]

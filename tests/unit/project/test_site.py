@@ -77,7 +77,7 @@ def test_pages_load_nothing_from_elsewhere(site):
 def test_links_between_pages_lead_somewhere(site):
     """Links from Markdown, and links of the reference; MkDocs only checks some of them."""
     for name, page in site.items():
-        for link in page.links if name != "404.html" else []:  # its links begin at the server's root
+        for link in page.links if name != "404.html" else []:  # the links of 404.html begin at the server's root
             path, _, anchor = unquote(link).partition("#")
             if OTHERS.match(link) or link.startswith("mailto:") or path.endswith(".ipynb"):
                 continue

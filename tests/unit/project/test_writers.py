@@ -1,4 +1,4 @@
-"""Every file is written through platform/outputs.py; a writer of its own must say here why it needs one."""
+"""Every file is written through platform/outputs.py; a file with a separate writer must say here why it needs one."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ OWN_WRITERS = {
     "preprocess/corpus_options.py": "standard input, copied into a temporary folder",
     "preprocess/binarise.py": "the log of fairseq-preprocess, in a folder that is locked",
 }
-"""File -> why it opens files for writing itself."""
+"""Reason why each file opens files for writing itself."""
 WRITING_METHODS = {"write_text", "write_bytes"}
 
 

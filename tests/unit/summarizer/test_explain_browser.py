@@ -19,7 +19,7 @@ def explanation():
 
 @pytest.fixture
 def shown(browser, explanation, tmp_path):
-    """Opens an explanation's page; after the test nothing may have been logged, or asked of the network."""
+    """Open an explanation's page. After the test, nothing may have been logged or requested from the network."""
 
     def show(found=explanation, **options):
         path = tmp_path / "page.html"
@@ -33,7 +33,7 @@ def shown(browser, explanation, tmp_path):
 
 
 def shades(browser, selector=".t"):
-    """The strength of each word's shading, 0 to 1, as it is painted."""
+    """Read the strength of each word's shading, from 0 to 1, as painted."""
     colors = browser.run(
         "return [...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e).backgroundColor)", selector
     )
@@ -49,7 +49,7 @@ def underlines(browser):
 
 
 def matches(found, row, low=0.0):
-    """Whether shades are in proportion to a row of numbers."""
+    """Tell whether shades are proportional to a row of numbers."""
     expected = [(x - low) / (max(row) - low) for x in row]
     return all(abs(a / max(found) - b) < 0.02 for a, b in zip(found, expected))
 
@@ -64,7 +64,8 @@ def test_at_first_the_document_is_shaded_by_saliency(shown, explanation):
     assert matches(shades(browser), saliency, min(saliency))
     widths = underlines(browser)
     lines = [1 + 3 * min(1, share) if share >= 0.02 else 0 for share in explanation.copy_coverage]
-    clear = [abs(share - 0.02) > 0.001 for share in explanation.copy_coverage]  # the page rounds
+    # Shares near the page's rounding limit are left out.
+    clear = [abs(share - 0.02) > 0.001 for share in explanation.copy_coverage]
     assert list(compress(widths, clear)) == pytest.approx(list(compress(lines, clear)), abs=0.06) and any(lines)
     drawn = "return getComputedStyle(document.querySelectorAll('.t')[arguments[0]]).borderBottomStyle"
     assert browser.run(drawn, lines.index(max(lines))) == "solid"
@@ -268,7 +269,7 @@ def test_models_without_some_mechanism_have_a_working_page(shown, options):
 
 
 def test_a_large_page_answers_at_once(shown):
-    """Without a clock: only a fixed number of elements is changed."""
+    """The test needs no clock: only a fixed number of elements is changed."""
     browser = shown(made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8))
     assert len(browser.find_all(".head")) == 64 and "Every 7th token is drawn" in browser.find("#focus-every").text
     assert browser.run("return document.querySelectorAll('*').length") < 5000

@@ -53,7 +53,8 @@ def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
         summary = summarizer.summarize(text, min_len=3)
         found = summary.explain()
         assert found.tokens[-1].text == "</s>"
-        written = [token for token in found.tokens if token.text not in ("<s>", "</s>")]  # untrained models begin again
+        # Untrained models write begin symbols again.
+        written = [token for token in found.tokens if token.text not in ("<s>", "</s>")]
         assert found.log_probability == pytest.approx(summary.score * len(found.tokens), rel=1e-4, abs=1e-3)
         assert tuple(token.text for token in written) == summary.tokens
         assert (found.summary, found.score, found.left_out) == (
@@ -118,7 +119,7 @@ def test_what_each_model_has_is_there_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
 def test_saliency_is_the_gate_of_the_equations(form, tmp_path):
-    """By loops over the outputs of the projections, which hooks take down."""
+    """Loops compute it from the outputs of the projections, which hooks record."""
     summarizer = Summarizer.load(make_folder(tmp_path, saliency_gate=form)[0], "cpu")
     explainer = summarizer._get_explainer()
     layers = explainer._model.decoder.layers
@@ -208,7 +209,7 @@ def test_a_given_summary_is_explained_word_for_word(summarizer):
     assert [token.replaces_unknown for token in found.tokens] == [False, False, True, False]
     assert [token.known for token in found.source] == [False, True, False, True]
     assert end.shown == "" and end.copied_from is None and found.source[-1].start is None
-    # the unknown word is no better known in another summary
+    # The unknown word is unknown in another summary, too.
     assert (
         nowhere.log_probability
         == summarizer.explain("Zebra w1 Yak", summary="yak w1 elsewhere").tokens[2].log_probability

@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def folder(made, tmp_path):
-    """A copy to spoil, without checksums, which would notice everything."""
+    """A copy of a folder for damaging, without checksums, which would detect all damage."""
     copy = tmp_path / "folder"
     shutil.copytree(made[0], copy)
     (copy / CHECKSUMS).unlink()
@@ -44,7 +44,7 @@ def change(folder, section, **values):
 
 
 def refusal(folder):
-    """The one line in which loading is refused."""
+    """Message, of one line, with which loading is refused."""
     with pytest.raises(InputError) as error:
         load_folder(folder)
     assert "\n" not in str(error.value) and str(folder) in str(error.value)
@@ -103,7 +103,7 @@ def test_what_half_precision_cannot_hold_is_refused():
 
 
 def test_views_of_one_memory_are_stored_whole():
-    """A part of a table is no tied weight, and is not stored with the table's memory."""
+    """A part of a table does not count as a tied weight, and is not stored with the table's memory."""
     table = torch.arange(12.0).view(4, 3)
     tensors, shared = stored_form({"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32")
     assert shared == {"again": "table"}
@@ -133,7 +133,7 @@ def test_damage_is_noticed(made, tmp_path):
         (folder / name).write_bytes(content)
         if name == CONFIG:
             content[-20] ^= 1
-            (folder / name).write_bytes(bytes(content) + b" ")  # still JSON
+            (folder / name).write_bytes(bytes(content) + b" ")  # the file is still valid JSON
         assert "damaged" in refusal(folder), name
     (folder / CHECKSUMS).write_text((made[0] / CHECKSUMS).read_text())
     (folder / "dict.target.txt").unlink()
@@ -266,7 +266,7 @@ def test_later_versions_are_refused_with_what_to_do(folder):
 )
 def test_hostile_settings_are_refused(folder, section, values, words):
     change(folder, section, **values)
-    if words is None:  # OmegaConf reads the number in the text
+    if words is None:  # OmegaConf converts the text to a number
         load_folder(folder)
     else:
         assert words in refusal(folder)
@@ -287,7 +287,7 @@ def test_a_model_of_many_layers_is_refused_before_it_is_built(folder, monkeypatc
 
 
 def test_no_option_is_evaluated(folder, tmp_path):
-    """fairseq evaluates this one as Python."""
+    """fairseq evaluates this option as Python."""
     for code in (f"__import__('os').mkdir('{tmp_path / 'trapped'}')", "[__import__('os').getcwd()]"):
         change(folder, "model", adaptive_softmax_cutoff=code, share_all_embeddings=False)
         assert "the option adaptive_softmax_cutoff of etads cannot be" in refusal(folder)

@@ -27,7 +27,7 @@ LEVELS = 4
 
 
 def extractor_run(path, budget=30):
-    """A run of a pooled extractor that is sure of something, with picking.json."""
+    """A run, with picking.json, of a pooled extractor with clear preferences."""
     task = make_task(100_000, 1, tail=2, mark=True)
     options = model_config("pooled_extractor", **SIZES)
     torch.manual_seed(2)
@@ -101,7 +101,7 @@ def test_a_long_document_is_read_whole(summarizer):
 
 
 def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
-    """By the words' ids in the dictionary; unknown words differ from one another."""
+    """Words are read by their ids in the dictionary, and unknown words differ from one another."""
     model = extractor_run(tmp_path / "again").eval()
     words = make_task(mark=True).source_dictionary
     line = "w1 w2 . <q> other w3 other <q> w4 thing ."

@@ -131,7 +131,7 @@ def test_batches_hold_neighbours_in_length_and_no_more_than_allowed():
 
 
 def test_a_stream_reads_no_further_ahead_than_it_says(summarizer):
-    """So memory is constant, and the input may be endless."""
+    """Therefore memory is constant, and the input may be endless."""
     taken = 0
 
     def endless():
@@ -189,7 +189,7 @@ def test_copied_words_have_their_place_in_the_raw_text(summarizer):
 
 
 def test_the_place_is_that_of_the_most_copy_attention(summarizer, monkeypatch):
-    """A word that occurs twice is found where the model has pointed, not where it occurs first."""
+    """A word that occurs twice is located where the model has pointed, not where it occurs first."""
     seen = []
     plain = inference.InferenceModel.current
 
@@ -224,7 +224,7 @@ def test_subwords_that_were_copied_together_are_one_word(tmp_path):
     assert document.tokens == ("z@@", "e@@", "b@@", "r@@", "a", "w1@@", "1", "w1")
     copied = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@", "a", "x", "1", "w1"], [0, 1, 2, 3, 4, -1, 6, 7])
     assert copied == (CopiedWord("zebra", 0, 4, 0, 5), CopiedWord("1", 6, 6, 8, 9), CopiedWord("w1", 7, 7, 10, 12))
-    # the b comes from somewhere else
+    # The "b" comes from another place.
     apart = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@"], [0, 1, 6, 3])
     assert [(copied.word, copied.start, copied.end) for copied in apart] == [("ze", 0, 2), ("b", 8, 9), ("r", 3, 4)]
     assert summarizer._texts.join(["z@@", "e@@", "bra", "w1"]) == "zebra w1"
@@ -300,7 +300,8 @@ def test_wrong_options_are_refused_before_anything_is_read(summarizer, options, 
 
 
 def test_every_option_of_a_call_is_one_of_the_search():
-    settings = {option.setting for option in call_options.OPTIONS.values()} - {"shortlist"}  # a file of the folder
+    # The shortlist is a file of the folder.
+    settings = {option.setting for option in call_options.OPTIONS.values()} - {"shortlist"}
     not_for_users = {
         "max_len",
         "match_source_len",
@@ -329,7 +330,7 @@ def test_other_things_than_texts_are_refused(summarizer):
 
 
 def test_an_error_of_one_document_can_be_kept(summarizer, monkeypatch):
-    """Also one that breaks a batch: the others of the batch are summarised alone."""
+    """If an error breaks a batch, its other documents are summarised one by one."""
     plain = summarizer._texts.batch
 
     def fails(documents):
@@ -406,7 +407,7 @@ def test_a_device_that_is_not_there_is_refused(folder):
 
 
 def test_importing_the_package_does_not_import_the_summarizer():
-    """--user-dir imports the package, and training has no need of it."""
+    """The option --user-dir imports the package, and training does not need the summariser."""
     code = "import fairseq_etads, sys; print('fairseq_etads.summarizer' in sys.modules, hasattr(fairseq_etads, 'x'))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]

@@ -13,7 +13,7 @@ TOKENIZERS = {kind: TextTokenizer(TextConfig(text_words=kind)) for kind in WORD_
 
 
 def aligned(text, kind="moses"):
-    """Token -> the characters it is said to come from, in pairs."""
+    """Pair each token with the characters that it is said to come from."""
     tokens = TOKENIZERS[kind].encode(one_line(text)).split()
     spans = align(text, [spelling(token, kind, None) for token in tokens])
     return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
@@ -72,7 +72,7 @@ def test_subwords_have_parts_of_words():
 
 def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
     assert align("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
-    # not where it should be, and in two places
+    # The token is not in its place, and occurs in two other places.
     assert align("a b c b d", ["x", "b"]) == [None, None]
     assert align("a b c d", ["x", "b"]) == [None, (2, 3)]
     assert align("", ["a"]) == [None]

@@ -59,7 +59,7 @@ def test_a_file_can_be_one_document(read, tmp_path):
         status, documents, _, said = read("--input", tmp_path / "a.txt", *options)
         assert (status, documents) == (0, ["Title a <q> A sentence. <q> Another one."])
     assert "a.txt is one document with all its lines (up to version 0.1, every line was one) (1); --lines reads" in said
-    # several files are told to be documents
+    # Several files are taken for documents.
     status, documents, names, said = read("--input", tmp_path / "b.txt", "--input", tmp_path / "a.txt")
     assert [document[:7] for document in documents] == ["Title b", "Title a"]
     assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--lines reads every line" in said
@@ -81,7 +81,7 @@ def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
 
 def test_json_lines_have_a_field_and_perhaps_an_id(read, tmp_path):
     records = [{"id": "x y", "article": "A b.\nC d."}, {"article": ["E f.", "G h."], "id": 7}, {"article": None}]
-    path = tmp_path / "new"  # told by its first line
+    path = tmp_path / "new"  # the first line tells the format
     path.write_text("\n".join(map(json.dumps, records)) + "\n\n")
     status, documents, names, said = read("--input", path)
     assert documents == ["A b. <q> C d.", "E f. <q> G h.", ""]

@@ -57,7 +57,7 @@ def test_marked_documents_are_not_done_again(tmp_path):
     output = ResumableLines(tmp_path / "out", SETTINGS)
     assert [document.name for document in output.rest(iter(DOCUMENTS))] == ["4", "5", "6"]
     output.close()
-    # a second interruption before anything was done
+    # A second interruption comes before any work is done.
     assert ResumableLines(tmp_path / "out", SETTINGS).progress.documents == 4
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
     assert list(again.rest(iter(DOCUMENTS))) == []
     again.finish()
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
-    work(tmp_path / "out")  # once more, from the beginning
+    work(tmp_path / "out")  # the work starts again from the beginning
     assert (tmp_path / "out").read_bytes() == WANTED
 
 
@@ -114,7 +114,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
         work(path, documents=DOCUMENTS[:3])
     with pytest.raises(InputError, match="has summaries of 4 documents, which have changed"):
         work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
-    # names and texts do not flow into one another
+    # Names and texts are kept apart in the checksum.
     moved = [NewDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
     with pytest.raises(InputError, match="which have changed"):
         work(path, documents=moved)

@@ -31,7 +31,7 @@ def records(numbers, template="Document {}. It has words."):
 
 
 def split_of(out):
-    """Document -> split."""
+    """Map each document to its split."""
     return {line: split for split in SPLITS for line in lines(out / f"{split}.source")}
 
 
@@ -164,7 +164,7 @@ def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_o
     assert lines(out / "test.source") == ["a", "c"] and lines(out / "test.target.1") == ["1", "3"]
     assert report["splits"]["test"]["dropped"] == {"not UTF-8": 2}
 
-    record = b'{"source": "\\udc80 x", "target": "y"}\n'  # an escape is UTF-8
+    record = b'{"source": "\\udc80 x", "target": "y"}\n'  # an escape in JSON is valid UTF-8
     (tmp_path / "a.jsonl").write_bytes(record + record.replace(b"x", b"\x80"))
     out, report = run(tmp_path / "j", "table", "--train", tmp_path / "a.jsonl", "--skip-bad")
     assert lines(out / "train.source") == ["\ufffd x"] and report["splits"]["train"]["dropped"] == {"not UTF-8": 1}
@@ -252,7 +252,7 @@ def test_zstandard_is_read(tmp_path, capsys):
     zstandard = pytest.importorskip("zstandard", reason="the package zstandard is not installed")
     content = corpora.table(tmp_path / "a.jsonl", records(range(500))).read_bytes()
     path = tmp_path / "a.jsonl.zst"
-    packed = zstandard.ZstdCompressor(write_checksum=True).compress(content)  # as the command zstd does
+    packed = zstandard.ZstdCompressor(write_checksum=True).compress(content)  # the command zstd writes checksums, too
     path.write_bytes(packed + packed)
     assert run(tmp_path, "table", "--train", path)[1]["splits"]["train"]["documents"] == 1000
     path.write_bytes(packed[:-1])
@@ -339,7 +339,7 @@ def test_a_report_of_an_earlier_version_still_fits(tmp_path):
     for name in new:
         del report["options"][name]
     (out / "report.json").write_text(json.dumps(report))
-    (out / "SHA256SUMS").unlink()  # which it did not have
+    (out / "SHA256SUMS").unlink()  # earlier corpora lack this list
     before = (out / "train.source").stat().st_mtime_ns
     run(tmp_path, "table", "--train", path)
     assert (out / "train.source").stat().st_mtime_ns == before

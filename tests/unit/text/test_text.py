@@ -83,7 +83,7 @@ def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
     kept = build(text_words=words, text_sentence_marks="keep")
     encoded = kept.encode(line)
     assert encoded.replace(SENTENCE_MARK, f" {SENTENCE_MARK} ").split().count(SENTENCE_MARK) == 1
-    if words != "raw":  # there it clings to the word before, so that SentencePiece makes no piece of the space
+    if words != "raw":  # raw text has no space before the mark, because SentencePiece would make a piece of it
         assert SENTENCE_MARK in encoded.split()
     assert f" {SENTENCE_MARK} " in kept.decode(encoded)
     dropped = build(text_words=words).encode(line)

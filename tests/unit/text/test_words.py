@@ -34,7 +34,7 @@ def test_every_letter_of_a_line_is_in_its_words(line):
     found = "".join("".join(tokenizer.encode(line, keep_case=True)).split())
     for bracket, word in zip("()[]", ("-LRB-", "-RRB-", "-LSB-", "-RSB-")):
         found = found.replace(word, bracket)
-    # quotes become `` and '', two straight ones next to each other too
+    # Quotes become `` and '', even two straight ones next to each other.
     assert re.sub("[\"'`]", "", found) == re.sub("[\"'`\\s]", "", line)
 
 

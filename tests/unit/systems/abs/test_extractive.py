@@ -39,7 +39,7 @@ def none_for_no_word(words):
 
 
 def test_the_features_of_each_word_are_those_of_a_loop():
-    """A word at the document's end, words that repeat, words that are none; and the sums over a summary."""
+    """There are words at the document's end, repeated words and non-words. Sums over a summary are the same, too."""
     generator = torch.Generator().manual_seed(3)
     documents = torch.randint(NO_WORD, 6, (40, 9), generator=generator)
     documents[::3, 6:] = NO_WORD  # padding
@@ -141,7 +141,7 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
     for seed in range(3):
         model = scripted_model(TASK.target_dictionary, seed, end=3.0)
         options = {"beam_size": 4, "max_len_b": 9, "extractive_weights": "1,3,2,0,0", "early_stopping": "admissible"}
-        options["len_penalty"] = 0.0  # otherwise continuing would rarely be much better
+        options["len_penalty"] = 0.0  # with another penalty, a longer summary would rarely be much better
         early = SummaryGenerator([model], TASK.target_dictionary, **options)
         late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
         late.settings = replace(late.settings, scoring=Boundless(**vars(late.settings.scoring)))
@@ -203,7 +203,7 @@ def test_what_does_not_go_together_is_refused():
     model = make_model("etads", task, share_all_embeddings=False)
     with pytest.raises(ValueError, match="--extractive-weights needs one dictionary for documents and summaries"):
         SummaryGenerator([model], task.target_dictionary, extractive_weights="1,1,0,0,0")
-    task = make_task(tail=30, target_words=20)  # fewer of its words are known in summaries: the same ids
+    task = make_task(tail=30, target_words=20)  # fewer words are known in summaries, but the ids are the same
     SummaryGenerator(
         [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
     )
@@ -220,7 +220,7 @@ RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
 
 
 def test_the_released_features_are_those_of_its_code():
-    """Its bigrams of the document leave a word out, so that a copied phrase has none."""
+    """The release's bigrams skip a word of the document, so that a copied phrase has none of them."""
     a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
 
     def bonus(title, weights):
@@ -256,7 +256,7 @@ def test_the_released_features_are_those_of_its_code():
 
 
 def test_with_the_released_features_the_end_counts_at_an_exact_length():
-    """It is an addend of the final score in the release; it was 0 for all."""
+    """In the release, it is a part of the final score. Here it used to be 0 for all summaries."""
     options = {"exact_length": 4, "no_repeat_ngram_size": 1}
     for found in summaries([model_of("none")], extractive_weights=RELEASED, **options):
         assert all(hypothesis["positional_scores"][-1] < -0.01 for hypothesis in found)
@@ -266,7 +266,7 @@ def test_with_the_released_features_the_end_counts_at_an_exact_length():
 
 
 def test_titles_of_an_exact_length_have_no_begin_symbol(monkeypatch):
-    """A random model wrote it, which fairseq-generate does not print."""
+    """A random model wrote this symbol, which fairseq-generate does not print."""
     begin = TASK.target_dictionary.bos()
     model = model_of("none")
     plain = model.get_normalized_probs

@@ -44,7 +44,7 @@ def papers_weights(model):
 
 
 def test_it_is_the_papers_equations():
-    """Unknown words are read as one; three marks stand on each side of the document, zeros beyond them."""
+    """All unknown words are read as one. Each side of the document has three marks, and zeros beyond them."""
     model, document = abs_model().double(), DOCUMENTS[0]
     found, extra = log_probs(model, make_batch([document]), torch.tensor([PREVIOUS]))
     known, written = ([word if word < V else UNK for word in words] for words in (document, PREVIOUS))
@@ -82,7 +82,7 @@ def test_padding_on_either_side_and_the_batch_change_nothing(kind):
             tokens = make_batch(DOCUMENTS, left=padded, width=20)
             together, extra = log_probs(model, tokens, summaries)
             steps, width = summaries[row].ne(PAD), alone.shape[2]
-            if kind != "switch":  # its history of copies counts words, not padding
+            if kind != "switch":  # a switch's history of copies counts words, not padding
                 torch.testing.assert_close(together[row, steps, :width], alone[0], **CLOSE)
             attention = extra["attn"][0][row, steps][:, tokens[row].ne(PAD)]
             torch.testing.assert_close(attention, alone_extra["attn"][0][0], **CLOSE)
@@ -179,7 +179,7 @@ def test_words_of_the_copy_tail_are_read_as_the_unknown_word_and_copied_by_a_poi
 
 @KIND
 def test_searching_together_finds_what_searching_alone_finds(kind):
-    """Also with a list of all words; and a finished score is the likelihood of its summary."""
+    """The same holds with a shortlist of all words. A finished score is the likelihood of its summary."""
     task = abs_task()
     model, texts = abs_model(kind, task), [document for document in DOCUMENTS if document]
     options = {"beam_size": 4, "max_len_b": 7, "allow_unk": True}
@@ -195,7 +195,7 @@ def test_searching_together_finds_what_searching_alone_finds(kind):
         scores, extra = log_probs(model, make_batch([document]), before)
         target = model.get_targets({"target": torch.tensor([words[0]])}, (None, extra))
         expected = scores.gather(2, target[:, :, None])[0, :, 0]
-        if kind != "switch" or expected.isfinite().all():  # a switch may decide against what must end
+        if kind != "switch" or expected.isfinite().all():  # a switch may decide against the end symbol that is forced
             torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -214,7 +214,7 @@ def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
 
 
 def test_mechanisms_cost_what_the_docs_say():
-    """A small model by the formulas, and the page's numbers by the paper's sizes."""
+    """A small model is compared with the formulas, and the paper's sizes with the page's numbers."""
     own = "V * (D + e + g) + (C * e + 1) * h + (C * g + 1) * D + (h + D + 1) * V"
     formulas = {
         "--arch abs": own,

@@ -44,7 +44,7 @@ def batch(documents=DOCUMENTS, summaries=SUMMARIES):
 
 @pytest.mark.parametrize("options", [{}, KINDS["tied"], {"decoder_attention": "[False, True, False]"}], ids=str)
 def test_without_pointer_it_is_fairseqs_fconv_bit_for_bit(options):
-    """First weights from the same seed, results and gradients, with dropout; attention in evaluation."""
+    """With one seed, initial weights, results and gradients are equal with dropout, and attention in evaluation."""
     task = conv_task()
     ours, fairseqs = conv(task=task, sharp=False, dropout=0.2, **options).train(), fconv(task, dropout=0.2, **options)
     assert type(fairseqs) is FConvModel
@@ -114,7 +114,7 @@ def test_summary_distributions_do_not_depend_on_padding_or_the_batch(kind):
 
 @pytest.mark.parametrize("arch", ["convs2s", "fconv", "fconv_self_att"])
 def test_summaries_padded_on_the_left_are_refused(arch):
-    """Convolutions of the decoder would read the padding, and results depend on the batch."""
+    """The decoder's convolutions would read the padding, and results would depend on the batch."""
     task = conv_task()
     task.cfg.left_pad_target = True
     with pytest.raises(ValueError, match="--left-pad-target does not go with a convolutional decoder"):
@@ -140,7 +140,7 @@ def test_cached_decoding_equals_uncached_decoding(kind, left):
 @KIND
 @pytest.mark.parametrize("shared", [False, True])
 def test_beams_change_places_and_documents_leave(kind, shared):
-    """Three beams of each document, with rows of the encoder for each of them or for the document alone."""
+    """Each document has three beams. The encoder has a row for each of them, or one for the document."""
     model, tokens, beam = conv(kind), make_batch(DOCUMENTS), 3
     rows = torch.arange(len(DOCUMENTS)).repeat_interleave(beam)
     first = torch.tensor([EOS]).expand(len(rows), 1)
@@ -192,10 +192,10 @@ def test_the_loss_is_that_of_all_words_logits(kind):
     scores, _ = log_probs(model, sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])
     targets = model.get_targets(sample, model(**sample["net_input"]))
     expected = -scores.gather(2, targets[:, :, None])[:, :, 0][sample["target"].ne(PAD)].sum()
-    if kind != "switch":  # its loss also counts its decisions
+    if kind != "switch":  # a switch's loss also counts its decisions
         loss = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)(model, sample)[0]
         torch.testing.assert_close(loss, expected)
-    with torch.no_grad():  # as an optimiser's step does
+    with torch.no_grad():  # an optimiser changes weights in this way, too
         model.decoder.output_projection.bias += torch.linspace(-1, 1, scores.shape[2])[
             : BOUND if kind == "bounded" else V
         ]
@@ -212,7 +212,8 @@ def test_the_attention_in_training_is_that_in_evaluation():
     model, tokens, previous = conv("few"), make_batch(DOCUMENTS), previous_words(SUMMARIES)
     expected = log_probs(model, tokens, previous)[1]["attn"][0]
     attention = model.train()(**inputs(tokens), prev_output_tokens=previous)[1]["attn"][0]
-    torch.testing.assert_close(attention, expected * 3, rtol=0, atol=1e-6)  # fairseq divides by all layers
+    # Fairseq divides by the number of all layers.
+    torch.testing.assert_close(attention, expected * 3, rtol=0, atol=1e-6)
     assert not any(layer._forward_hooks for layer in model.decoder.attention if layer is not None)
 
 
@@ -342,7 +343,7 @@ def test_the_options_cost_what_the_page_says():
     ],
 )
 def test_no_option_of_a_checkpoint_is_evaluated(arch, name, tmp_path):
-    """fairseq evaluates these as Python, and a checkpoint of somebody else brings its own."""
+    """fairseq evaluates these options as Python, and somebody else's checkpoint contains their values."""
     config = copy.deepcopy(model_config(arch))
     options = vars(config) if isinstance(config, Namespace) else OmegaConf.to_container(config)
     trap = f"__import__('os').mkdir('{tmp_path / 'trapped'}')"

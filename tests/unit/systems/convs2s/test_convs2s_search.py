@@ -47,7 +47,7 @@ def prepare(model, beam):
 @pytest.mark.parametrize("kind", ["plain", "tied"])
 @pytest.mark.parametrize("settings", [{"beam_size": 4, "max_len_b": 9}, {"beam_size": 1, "max_len_b": 5}], ids=str)
 def test_the_search_finds_what_fairseqs_finds(kind, settings):
-    """Also of fairseq's own model with the same weights, as fairseq-generate prepares it."""
+    """The same holds for fairseq's own model with the same weights, prepared as in fairseq-generate."""
     task = conv_task()
     ours = conv(kind, task)
     fairseqs = task.build_model(model_config("fconv", **{**SIZES, "max_source_positions": 403, **KINDS[kind]})).eval()
@@ -81,7 +81,7 @@ def test_fairseqs_search_takes_the_model(kind):
 
 @KIND
 def test_searching_together_finds_what_searching_alone_finds(kind):
-    """Also: a finished score is the likelihood of its summary."""
+    """In addition, a finished score is the likelihood of its summary."""
     task = conv_task()
     model = conv(kind, task)
     generator = task.build_generator([model], options())
@@ -95,7 +95,7 @@ def test_searching_together_finds_what_searching_alone_finds(kind):
         scores, extra = log_probs(model, tokens, before)
         encoded = model.get_targets({"target": target}, (None, extra))
         expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
-        if kind == "switch" and expected[-1].isneginf():  # the end is forced, whatever the switch decides
+        if kind == "switch" and expected[-1].isneginf():  # the end is forced, even against the switch's decision
             continue
         torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
@@ -133,7 +133,7 @@ def test_an_unknown_word_is_replaced_by_what_attention_looks_at():
     task = conv_task(replace_unknown=True)
     model = conv("plain", task)
     prepare(model, 2)
-    with torch.no_grad():  # nothing but unknown words
+    with torch.no_grad():  # with these weights, only unknown words are written
         model.decoder.output_projection.weight.zero_()
         model.decoder.output_projection.bias.copy_(torch.zeros(V).index_fill(0, torch.tensor(3), 9.0))
     found = task.inference_step(task.build_generator([model], options()), [model], sample_of([[47], [45, 47]]))
@@ -160,7 +160,7 @@ def test_references_are_scored():
 @pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
 @pytest.mark.parametrize("kind", ["plain", "soft", "tied"])
 def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
-    """After a step of training, which leaves computed weights with a history behind; and again after another."""
+    """This holds after each step of training, which leaves computed weights with a gradient history."""
     task, prefix = conv_task(), torch.tensor([[5, 6, 9, 10], [30, 4, 5, 30]])
     model, sample = conv(kind, task, sharp=False), sample_of(DOCUMENTS[:2])
     task.cfg.infer_dtype = dtype

@@ -56,7 +56,7 @@ def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(10, 20)) and orders[0] != orders[1]
     for premises, hypotheses, labels in passes[0]:
         assert torch.equal(premises[:, 0] + 20, hypotheses[:, 0]) and torch.equal((premises[:, 0] - 10) % 3, labels)
-    for kept, made in zip(passes[1][2], again.batch(5)):  # without those before it
+    for kept, made in zip(passes[1][2], again.batch(5)):  # the batches before it need not be made
         assert torch.equal(kept, made)
     texts = PairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).batch(0)
     assert sorted(texts[0].tolist()) == [[4, EOS, 1, 1], [6, 7, 8, EOS]]
@@ -75,7 +75,7 @@ def test_the_classifier_is_the_equation():
 
 
 def test_pairs_are_read_as_documents(folder):
-    """In the words of the dictionary, lower-cased, cut like documents; pairs without a label are left out."""
+    """Pairs have words of the dictionary, lower-cased and cut like documents. Pairs without a label are left out."""
     task, _, _ = build(folder, truncate_source=2)
     assert len(task.extra_updates.auxiliary_task.pairs) == 5
     found = {}
@@ -108,7 +108,7 @@ def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
 
 
 def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
-    """Although the decoder's weights have moments: summarisation has trained them before."""
+    """The decoder's weights stay although they have moments, because summarisation has trained them before."""
     task, model, optimizer = build(folder, cfg={"dropout": 0.0})
     nll, sample = criterion(task), make_sample([[5, 6, 7]], [[8, 9]])
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -120,7 +120,7 @@ def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
     assert moved and not any(name.startswith("pair_classifier") for name in moved)
     optimizer.zero_grad()
     with metrics.aggregate() as figures:
-        task.optimizer_step(optimizer, model, 2)  # the third, without a gradient of its own
+        task.optimizer_step(optimizer, model, 2)  # the third update, without a gradient of its own
     after = model.state_dict()
     moved = {name for name in after if not torch.equal(after[name], middle[name])}
     read = {name for name in after if name.startswith(("encoder.embed_tokens", "encoder.lstm", "pair_classifier"))}
@@ -146,7 +146,7 @@ def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
     task, model, optimizer = build(folder)
     asked = []
     for first, last in ((0, 5), (5, 12)):
-        task, model, optimizer = build(folder)  # like a process that continues
+        task, model, optimizer = build(folder)  # a process that continues starts in this way
         batch = task.extra_updates.auxiliary_task.pairs.batch
         asking = lambda number, batch=batch: asked.append(number) or batch(number)  # noqa: E731
         monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "batch", asking)
@@ -158,7 +158,7 @@ def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
 
 
 def test_what_is_written_knows_nothing_of_it(folder):
-    """A model without the classifier loads the weights of one that has it, and searches."""
+    """A model without the classifier loads the weights of a model with it, and searches."""
     _, model, _ = build(folder)
     state = model.state_dict()
     assert any(name.startswith("pair_classifier") for name in state)
@@ -204,7 +204,7 @@ def test_narrow_numbers_are_refused(folder):
 
 
 def test_it_learns_whether_a_word_is_contained(tmp_path):
-    """A hypothesis of one word, which the premise of two has or has not: right in more than 95 of 100 cases."""
+    """A premise has two words, and a hypothesis one. The model is right in more than 95 of 100 cases."""
     generator = random.Random(shifted(2))
 
     def pairs(count):

@@ -28,7 +28,7 @@ def weights_of(model):
 
 
 def prefer(model):
-    """The model with attention and gates that are far from even."""
+    """Give the model's attention and gates clear preferences."""
     with torch.no_grad():
         model.encoder.keys.weight.mul_(150)
         model.encoder.gate.state_proj.weight.mul_(12)
@@ -68,11 +68,11 @@ def test_the_gate_is_open_or_acts_and_the_bridge_does_not_read_it():
 def test_sentences_are_made_of_gated_states():
     options = {"hierarchical_attention": True, "encoder_gate": "selective"}
     model = recurrent("gru_seq2seq", **options)
-    with torch.no_grad():  # a closed gate
+    with torch.no_grad():  # these weights close the gate
         model.encoder.gate.document_proj.bias.fill_(-50)
     found = encode(model, make_batch(DOCUMENTS))
     assert found["encoder_out"][0].abs().max() < 1e-12
-    first = [states[:1] for states in found["sentence_states"][0]]  # of words that say nothing
+    first = [states[:1] for states in found["sentence_states"][0]]  # states of words that say nothing
     for states in first[1:]:
         torch.testing.assert_close(states[:, :12], first[0][:, :12])
 
@@ -95,7 +95,7 @@ def test_without_attention_to_come_the_readout_of_all_steps_is_the_same():
     """--readout luong is computed for all steps at once, and with --input-feed readout step by step."""
     at_once = recurrent("entail_s2s", input_feed="context")
     fed = recurrent("entail_s2s")
-    with torch.no_grad():  # let neither cell read what it is fed
+    with torch.no_grad():  # neither cell reads its additional input
         for model in (at_once, fed):
             model.decoder.cell.weight_ih[:, RECURRENT["encoder_embed_dim"] :].zero_()
         weight = fed.state_dict()
@@ -122,7 +122,7 @@ def test_what_does_not_go_together_is_refused_in_words(arch, changes, message):
 def test_it_begins_with_uniform_weights_and_has_the_papers_sizes():
     with torch.device("meta"):
         model = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(model_config("entail_s2s"), make_task())
-    lstm = 2 * (4 * 512 * (300 + 512) + 4 * 512) + 4 * 512 * (300 + 512 + 512) + 4 * 512  # one bias for each gate
+    lstm = 2 * (4 * 512 * (300 + 512) + 4 * 512) + 4 * 512 * (300 + 512 + 512) + 4 * 512  # each gate has one bias
     gate, bridge, keys, readout = 2 * 1024**2 + 1024, 2 * (1024 * 512 + 512), 1024 * 512, (512 + 1024) * 512
     words = 44 * (300 + 300 + 512)  # tables of documents and summaries, output layer without bias
     assert sum(p.numel() for p in model.parameters()) == words + lstm + gate + bridge + keys + readout

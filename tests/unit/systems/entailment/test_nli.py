@@ -26,7 +26,7 @@ def scorer():
         dictionary.add_symbol(word)
     model = CONFIG.make_model(dictionary, dropout=0.5)
     for parameter in model.parameters():
-        parameter.data.mul_(2)  # first weights are so small that all pairs would be much alike
+        parameter.data.mul_(2)  # with initial weights, all pairs would have similar scores
     return EntailmentScorer(model, dictionary, CONFIG)
 
 
@@ -54,7 +54,7 @@ def random_pairs(count):
 
 
 def test_it_is_the_oracle_whatever_the_padding(scorer):
-    """Pairs of all lengths in one batch, empty texts and unknown words among them; dropout is off."""
+    """A batch has pairs of all lengths, with empty texts and unknown words. Dropout is off."""
     premises, hypotheses = random_pairs(40)
     found = scorer.probabilities(premises, hypotheses)
     expected = torch.tensor([by_loops(scorer, *pair) for pair in zip(premises, hypotheses)])
@@ -98,7 +98,7 @@ def test_a_folder_gives_the_same_scores(scorer, tmp_path):
 
 
 def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
-    """A model that hides none writes what versions before the option read."""
+    """A model that hides none writes files that versions before this option can read."""
     write_config(tmp_path / "plain", CONFIG, scorer.dictionary, {})
     assert "hide_digits" not in (tmp_path / "plain/config.json").read_text(encoding="utf-8")
     scorer.dictionary.add_symbol("w#")
@@ -126,7 +126,8 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
         ("config.json", lambda text: text.replace('"width": 6', f'"width": {10**15}'), '"model" is not as etads-nli'),
         (
             "config.json",
-            lambda text: text.replace('"width": 6', '"width": 1000000'),  # more memory than there is
+            # This width would need more memory than there is.
+            lambda text: text.replace('"width": 6', '"width": 1000000'),
             "they do not belong together",
         ),
         ("config.json", lambda text: text.replace('"training": {}', '"training": 5'), 'it lacks "training" or'),

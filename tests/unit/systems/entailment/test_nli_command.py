@@ -21,7 +21,7 @@ WORDS = [f"word{number}" for number in range(10)]
 
 
 def write_containment(path, count, seed):
-    """Entailed if the premise has all words of the hypothesis; otherwise one is exchanged."""
+    """Write pairs that are entailed if the premise has all words of the hypothesis; otherwise one word is exchanged."""
     generator = random.Random(shifted(seed))
     with open(path, "w") as file:
         for number in range(count):
@@ -64,7 +64,7 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
-    """Killed while the model of the second epoch is stored; with dropout, which depends only on the epoch."""
+    """The kill comes while the model of the second epoch is stored. Dropout depends only on the epoch."""
     options = (*TINY, "--dropout", "0.3", "--epochs", "3")
     assert train(tmp_path / "whole", pairs, *options) == 0
     stored = nli_training.write_model

@@ -13,7 +13,7 @@ from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
 
 
 def published(label, premise="A man sleeps.", **more):
-    """A line as in SNLI, with fields that nobody reads."""
+    """Make a line like SNLI's, with fields that nobody reads."""
     fields = {"annotator_labels": ["neutral"], "sentence1": premise, "sentence2": "Someone\u2028rests.", **more}
     return json.dumps({**fields, "gold_label": label}, ensure_ascii=False) + "\n"
 
@@ -59,7 +59,7 @@ def test_errors_name_file_and_line(name, line, words, tmp_path):
 
 
 def test_raw_text_cut_at_spaces_is_warned_of():
-    """SNLI is raw: cut at spaces, "airplane." and "diner," were words of their own."""
+    """SNLI is raw text. If it is cut at spaces, "airplane." and "diner," count as words."""
     raw = ["A person on a horse jumps over a broken down airplane.", "A person is at a diner, ordering an omelette."]
     cut = [word for text in raw for word in text.lower().split()]
     warning = punctuation_warning(cut, "--words")

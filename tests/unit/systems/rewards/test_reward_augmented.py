@@ -50,7 +50,7 @@ def test_weights_are_those_of_the_loop_and_by_hand():
 
 
 def test_what_is_drawn_is_another_word_at_e_places():
-    """In 4,000 samples: the number of edits follows q, at all places alike, to all other known words alike."""
+    """In 4,000 samples, the number of edits follows q, and places and other known words are equally frequent."""
     ours = raml(make_task(tail=30, mark=True), raml_temperature=3.0, raml_samples=4000)
     target = torch.tensor([[PAD, 5, 43, 60, 7, EOS], [PAD, PAD, PAD, PAD, 3, EOS], [PAD, PAD, PAD, PAD, PAD, EOS]])
     torch.manual_seed(shifted(1))
@@ -96,7 +96,7 @@ EDITS = [[{}, {0: 9}, {}], [{0: 5, 1: 50}, {1: 6}, {1: 4}], [{}, {}, {}], [{1: 8
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, monkeypatch):
-    """Each sample by itself, with the words before it; and what is logged is that sum, too."""
+    """Each sample is scored by itself, with the words before it. The logged value is the same sum."""
     task = make_task(**TASK)
     model, plain = make_model("etads", task, pointer=pointer).train(), criterion(task, coverage_loss=0.5)
     ours = raml(task, raml_temperature=0.6, coverage_loss=0.5)
@@ -186,7 +186,7 @@ def test_rouge_is_that_of_the_edited_reference():
 
 
 class Judge:
-    """The share of a hypothesis's words that the premise has; keeps what it was asked."""
+    """A judge that returns the share of a hypothesis's words in the premise, and records its inputs."""
 
     config = NliConfig()
 
@@ -218,7 +218,7 @@ def test_entailment_counts_no_more_than_that_of_the_reference(monkeypatch):
 
 
 def test_the_same_seed_draws_the_same():
-    """fairseq seeds torch's generator with --seed and the number of the update."""
+    """fairseq seeds torch's generator with the sum of --seed and the number of the update."""
     task = make_task(**TASK)
     model, ours = make_model("etads", task).train(), raml(task, raml_temperature=2.0)
     losses = []
@@ -259,7 +259,7 @@ def test_the_large_vocabulary_trick_is_refused():
 
 
 def test_it_learns_what_the_reward_asks_for(monkeypatch):
-    """The judge wants words of the document: in place of the reference's these become likelier than others.
+    """The judge prefers words of the document: in place of the reference's, these become more probable than others.
 
     With weights exp(r/τ) / exp(-e/τ) they are to be exp(1/τ) times as likely, here 7.4.
     """

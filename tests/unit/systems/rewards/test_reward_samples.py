@@ -12,8 +12,8 @@ from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedy
 
 
 def test_samples_have_the_models_probabilities():
-    """20,000 first words of one document; the padding symbol is never drawn."""
-    model, ours = build("soft", rl_max_len=1)  # drawn together with greedy summaries
+    """20,000 first words are drawn for one document. The padding symbol is never drawn."""
+    model, ours = build("soft", rl_max_len=1)  # samples are drawn together with greedy summaries
     rows = 2000
     sample = make_sample([[5, 50, 6]] * rows, [[5]] * rows)
     torch.manual_seed(shifted(3))
@@ -27,7 +27,7 @@ def test_samples_have_the_models_probabilities():
     vocabulary = output[1]["output"].vocabulary
     expected = torch.zeros_like(counts)
     expected.index_add_(0, vocabulary.dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p)
-    expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead
+    expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead of writing the unknown word
     expected /= expected.sum()
     error = (counts / counts.sum() - expected).abs()
     assert counts[PAD] == counts[ours.unk] == 0
@@ -52,7 +52,7 @@ def test_only_the_greedy_hypothesis_is_not_drawn():
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
-    """The same, whenever they and the samples of their documents end."""
+    """They are the same whenever they or the samples of their documents end."""
     model, ours = build("soft", rl_samples=samples, rl_max_len=6)
     with torch.no_grad():
         model.decoder.output_projection.weight[EOS] *= 3
@@ -70,7 +70,7 @@ def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
 def test_samples_of_a_document_are_drawn_independently():
     """3,000 pairs of whole summaries, of at most two tokens: each pair as often as the product of its probabilities."""
     model, ours = build("none", task=make_task(), rl_max_len=2, rl_samples=2, rl_baseline="others")
-    with torch.no_grad():  # three likely words and the end symbol
+    with torch.no_grad():  # only three words and the end symbol are probable
         model.decoder.output_projection.weight[[EOS, 5, 6, 7]] *= 4
     rows = 500
     sample = make_sample([[5, 6]] * rows, [[5]] * rows)
@@ -80,7 +80,7 @@ def test_samples_of_a_document_are_drawn_independently():
     for _ in range(6):
         drawn = ours.draw(model, sample)[0]
         assert len(drawn) == 2 * rows
-        # the search returns the likelier one first; the order of drawing is random
+        # The search returns the more probable one first, but the order of drawing is random.
         for one, other in zip(drawn[::2], drawn[1::2]):
             if torch.rand(()) < 0.5:
                 one, other = other, one
@@ -99,7 +99,7 @@ def test_samples_of_a_document_are_drawn_independently():
 
 
 class Length:
-    """One for each word of the summary."""
+    """A reward of one for each word of the summary."""
 
     def __call__(self, hypotheses, references, documents):
         assert len(hypotheses) == len(references) == len(documents)

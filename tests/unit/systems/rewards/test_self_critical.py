@@ -49,10 +49,10 @@ def drawable(p, pointer):
 def test_the_mean_gradient_is_the_exact_one(pointer):
     """Over all summaries of at most two tokens, weighted by their probability, it is the gradient of -E[r]."""
     model, ours = build(pointer, rl_max_len=2, rl_baseline="none")
-    words = [EOS, 5, 6, 50]  # the last one is copied, with a pointer
+    words = [EOS, 5, 6, 50]  # with a pointer, the last word is copied
     words = words if pointer == "soft" else [EOS, 5, 6, 7]
     drawn = [torch.tensor([EOS]), *(torch.tensor(pair) for pair in itertools.product(words[1:], words))]
-    # three tokens: cut at two, where the end symbol is the limit's and not the model's
+    # A summary of three tokens is cut at two. There the end symbol comes from the limit, not from the model.
     drawn = [row if row[-1] == EOS else torch.cat([row, torch.tensor([EOS])]) for row in drawn]
     gains = torch.linspace(-1, 2, len(drawn))
     sample = make_sample([[8, 50, 5]] * len(drawn), [[5]] * len(drawn))
@@ -80,7 +80,7 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
 def test_the_baseline_changes_nothing(pointer):
-    """Over all words that can be drawn, sum p grad log p = 0, whatever is taken from every reward."""
+    """Over all words that can be drawn, sum p grad log p = 0. So subtracting a constant changes nothing."""
     model, ours = build(pointer, task=make_task(), rl_max_len=1)
     words = [word for word in range(len(ours.dictionary)) if word not in ([PAD, UNK] if pointer == "soft" else [PAD])]
     sample = make_sample([[8, 9, 5]] * len(words), [[5]] * len(words))
@@ -113,14 +113,14 @@ def test_in_validation_it_is_the_likelihood_whatever_the_weight():
 
 
 class Constant:
-    """The same reward for all."""
+    """A reward that is the same for all summaries."""
 
     def __call__(self, hypotheses, references, documents):
         return [0.7] * len(hypotheses)
 
 
 class Recorder:
-    """Keeps what it is asked, and gives more with every call."""
+    """A reward that records its inputs, and increases with every call."""
 
     calls: ClassVar[list] = []
 
@@ -149,7 +149,7 @@ def test_rewards_see_copied_words_and_sentences():
     assert hypotheses == [[["w1"], [task.target_dictionary[50]]]] and task.target_dictionary[50].startswith("rare")
     assert references == [[[task.target_dictionary[61]], ["w3"]]] and greedy == [[]]
     assert documents == [[[task.target_dictionary[50], "w1", task.target_dictionary[61]]]]
-    assert gains.tolist() == [-1.0]  # the first call had 1, the second 2
+    assert gains.tolist() == [-1.0]  # the first call had the reward 1, the second 2
     assert figures[f"reward_{__name__}:Recorder"] == 1
 
 
@@ -225,11 +225,11 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
         model = recurrent("pg_coverage", task, dropout=0.5)
         ours = SummarizationRL(task, **{**DEFAULTS, **RL})
     model.train()
-    model.encoder.eval()  # as if frozen: it stays so
+    model.encoder.eval()  # a frozen encoder stays in evaluation mode
     sample = make_sample()
     modes = [module.training for module in model.modules()]
     first, second = ours.draw(model, sample)[1], ours.draw(model, sample)[1]
-    third = ours.draw(model, sample, ours.encode(model, sample))[1]  # documents that were encoded before
+    third = ours.draw(model, sample, ours.encode(model, sample))[1]  # the documents have been encoded before
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, second, third))
     torch.manual_seed(1)
     ours(model, sample)
@@ -250,7 +250,7 @@ def test_rewards_take_turns_by_update():
     seen = []
     for update in range(10):
         ours.set_num_updates(update)
-        for _ in range(2):  # accumulated batches have the same reward
+        for _ in range(2):  # accumulated batches use the same reward
             logs = ours(model, make_sample())[2]
             seen.append(next(key for key in logs if key.startswith("reward_") and not key.endswith("_count")))
     assert seen == ["reward_rouge1", "reward_rouge1", "reward_rougeL", "reward_rougeL"] * 5

@@ -73,7 +73,8 @@ def test_rewards_of_all_kinds_take_turns(nli, monkeypatch):
 def test_entailment_is_judged_of_whole_words(nli):
     """The scorer knows w1, w2 and w3, and of the pieces none."""
     task, cut = make_task(), make_task()
-    cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]  # as BPE makes them
+    # Words in the form that BPE gives them.
+    cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]
     whole = Rewards("entail", "idf", nli, "1", task)(0, [[["w1", "w2"]]], [[["w1", "w3"]]], [[]], "cpu")
     joined = Rewards("entail", "idf", nli, "1", cut)(0, [[["w@@", "1", "w2"]]], [[["w1", "w@@", "3"]]], [[]], "cpu")
     assert joined == whole != [0.0]

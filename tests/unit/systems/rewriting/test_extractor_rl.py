@@ -75,7 +75,7 @@ def test_each_loss_changes_its_own_part_and_both_the_encoder(copying):
 def test_the_loss_is_that_of_the_paper(copying):
     task, model = build(3, learn_to_stop=True)
     ours, sample = make_criterion(task, rl_discount=0.5), make_sample(random.Random(6))
-    chosen = torch.tensor([[2, 4, -1], [0, 1, 4]] * 8)  # 4: the stop
+    chosen = torch.tensor([[2, 4, -1], [0, 1, 4]] * 8)  # candidate 4 is the stop
     rewards = [[0.5, 0.25], [1.0, 0.0, 0.75]] * 8
     policy, critic = ours.losses(model, sample, chosen, rewards)
     returns = standardised([discounted(row, 0.5) for row in rewards])
@@ -219,7 +219,7 @@ def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_
     for beam in (1, 3):
         abstractor = Abstractor(*files, torch.device("cpu"), beam, longest=9)
         with torch.no_grad():
-            abstractor.model.decoder.pointer.gate.bias.fill_(50)  # nothing is copied
+            abstractor.model.decoder.pointer.gate.bias.fill_(50)  # with this bias, nothing is copied
             bias = abstractor.model.decoder.output_projection.bias
             bias[MARK], bias[5], bias[6] = 90.0, 60.0, 60.0
         found[beam] = [abstractor.words(hypothesis) for hypothesis in abstractor.rewrite([torch.tensor([7, 8])])[0]]

@@ -178,7 +178,7 @@ def learnt():
     """An extractor that has learned the order of marked sentences by likelihood, and its task."""
     task, model = build(2, **LEARNER)
     with torch.no_grad():
-        model.embed_tokens.weight.mul_(5)  # so that it learns within seconds
+        model.embed_tokens.weight.mul_(5)  # larger vectors let it learn within seconds
     criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     r = random.Random(4)

@@ -29,7 +29,7 @@ def weights_of(model):
 def test_it_is_the_equations(document):
     model = recurrent("sentence_rewriter").double()
     with torch.no_grad():
-        model.encoder.keys.weight.mul_(400)  # attention's preferences should show
+        model.encoder.keys.weight.mul_(400)  # larger weights make attention's preferences visible
         model.encoder.lstm.start.mul_(50)
         previous = [EOS, 5, 47, 6, 7]
         extended, _ = extended_ids([*document, EOS], V)
