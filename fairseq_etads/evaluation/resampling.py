@@ -16,13 +16,12 @@ def family_numbers(names: Sequence[str]) -> np.ndarray:
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
-def _draw_weights(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Weights (n,) of one bootstrap sample, summing to 1: of n documents, or of as many families as there are."""
+def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
+    """Draw n documents, or as many families as there are; return how often each document (n,) was drawn."""
     if families is None:
-        return np.bincount(rng.integers(n, size=n), minlength=n) / n
+        return np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
     count = int(families.max()) + 1
-    drawn = np.bincount(rng.integers(count, size=count), minlength=count)[families]
-    return drawn / drawn.sum()
+    return np.bincount(rng.integers(count, size=count), minlength=count)[families].astype(float)
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
@@ -37,7 +36,8 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
     rows = scores.reshape(len(scores), -1)
     means = np.empty((resamples, rows.shape[1]))
     for draw in range(resamples):
-        means[draw] = _draw_weights(rng, len(rows), families) @ rows
+        counts = _draw_counts(rng, len(rows), families)
+        means[draw] = counts @ rows / counts.sum()
     return means.reshape(resamples, *scores.shape[1:])
 
 
