@@ -113,8 +113,8 @@ the search. It is empty where the two systems do not have the same words.
   limits and other choices were made, are left out here. SumPubMed's 563 pairs have been looked at before.
 - **Many claims.** *p (Holm)* is corrected for the number of claims of the same paper (Holm 1979). A claim *holds* or is
   *contradicted* only if it is below {level}; all else is *undecided*.
-- **Published sizes.** Where a paper gives the size of its gain, *published size excluded* says that it lies above the
-  interval found here: an effect of that size is not there at this scale.
+- **Published sizes.** If a paper gives the size of its gain, *published size excluded* means that this size lies above
+  the interval found here: at this scale, there is no effect as large as that.
 
 The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not say what
 the papers' sizes come to after 200,000 steps on CNN/Daily Mail.
