@@ -13,7 +13,7 @@ from recurrent import recurrent, recurrent_task
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.beam_search import BeamSearch
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.strategies import DiverseSiblings, SamplingWithGreedy, drawn
+from fairseq_etads.search.strategies import DiverseSiblings, SamplingWithGreedy, draw_indices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -194,7 +194,7 @@ def test_drawn_summaries_have_their_probability(strategy):
 def test_words_are_drawn_as_often_as_they_are_likely():
     torch.manual_seed(0)
     probs = torch.tensor([0.5, 0.25, 0.15, 0.1, 0.0], device="cuda")
-    counts = torch.bincount(drawn(probs.expand(20000, -1)).cpu(), minlength=5) / 20000
+    counts = torch.bincount(draw_indices(probs.expand(20000, -1)).cpu(), minlength=5) / 20000
     torch.testing.assert_close(counts, probs.cpu(), rtol=0, atol=0.015)
 
 
