@@ -21,8 +21,8 @@ from tqdm import tqdm
 from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_outputs, locked, writing
-from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, checksum, read_json, write_json
-from fairseq_etads.text.checksums import NAME, Checksums
+from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
+from fairseq_etads.text.checksums import NAME, Checksums, sha256
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
@@ -254,7 +254,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
     """Name and SHA-256 of each input file, or of a split's files together if there are many; also of each folder."""
     for split, paths in reader.inputs().items():
-        named = [(f"{split} {number}: {path.name}", checksum(path)) for number, path in enumerate(paths, 1)]
+        named = [(f"{split} {number}: {path.name}", sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
             yield from named
         else:
@@ -337,14 +337,14 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     (out / NAME).unlink(missing_ok=True)  # the file exists only next to a finished corpus
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
-        if files and all((out / name).is_file() and checksum(out / name) == files[name] for name in files):
+        if files and all((out / name).is_file() and sha256(out / name) == files[name] for name in files):
             continue
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
         sources = (f"{split}.source", *(f"{split}.source.{name}" for name in BESIDE))
         made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
-        about["files"] = {name: checksum(out / name) for name in made}
+        about["files"] = {name: sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
     report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")

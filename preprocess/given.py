@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
-from fairseq_etads.text.atomic import checksum
+from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.files import read_lines
 
 from .subwords import load_pieces, read_merges, write_merges, write_pieces
@@ -83,7 +83,7 @@ class GivenFiles:
             "dict.txt": self.dictionary,
             "model": self.model,
         }
-        return {name: checksum(path) for name, path in names.items() if path is not None}
+        return {name: sha256(path) for name, path in names.items() if path is not None}
 
     def copy_to(self, out: Path, settings: Settings) -> None:
         """Copy the files of the subwords to the folder of the prepared data."""

@@ -17,8 +17,8 @@ from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_li
 from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, locked
-from fairseq_etads.text.atomic import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
-from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.text.atomic import SIDES, SPLITS, checksum_and_lines, read_json, write_json
+from fairseq_etads.text.checksums import Checksums, sha256
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
@@ -122,7 +122,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     report = {
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
         "vocabulary": run_apart(vocabulary_report, out, splits, settings.wanted_words()),
-        "sha256": {path.name: listed.get(path.name) or checksum(path) for path in made},
+        "sha256": {path.name: listed.get(path.name) or sha256(path) for path in made},
     }
     write_json(out / "report.json", report)
 
@@ -181,7 +181,7 @@ def _prepare(
     for split in splits:
         tags = tag_files(text, split, settings)
         made.watch(*tags.values())
-        record["text"].update({path.name: checksum(path) for path in tags.values()})
+        record["text"].update({path.name: sha256(path) for path in tags.values()})
     _claim_output(made.folder, record, made)
     words = "tokens" if settings.tokens == "word" else "words"
     if shard:
@@ -229,7 +229,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
     advice = f"Prepare {like} again"
     Checksums(like, advice).verify([*subwords, "factors/idf.txt"], may_be_missing=True)
     Checksums(like / "bin", advice).verify(path.name for path in paths if path.parent.name == "bin")
-    return {path.name: checksum(path) for path in paths}
+    return {path.name: sha256(path) for path in paths}
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from fairseq_etads.platform.console import Parser, errors_in_one_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import writing
-from fairseq_etads.text.atomic import checksum
+from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.files import read_lines
 
 from .shards import Shard
@@ -35,7 +35,7 @@ def share_path(output: Path, shard: Shard) -> Path:
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
     """Everything that decides the summaries: the command, the number of documents, and SHA-256 of the input files."""
-    return {"command": command, "documents": documents, "sha256": [checksum(path) for path in files]}
+    return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:

@@ -41,7 +41,7 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="what etads-prepare made of TEXT for the extractor (default: RUN/prepared)",
+        help="TEXT as etads-prepare prepared it for the extractor (default: RUN/prepared)",
     )
     add(
         "--words",

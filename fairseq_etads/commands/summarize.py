@@ -5,7 +5,6 @@ It is in this package because it reads documents in the same way as preparation.
 
 import argparse
 import contextlib
-import hashlib
 import json
 import logging
 import sys
@@ -20,6 +19,7 @@ from ..platform.outputs import check_outputs
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from ..text.checksums import NAME as CHECKSUMS
+from ..text.checksums import sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, what_is_a_document
 from ..text.resumable import ResumableLines
@@ -99,7 +99,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
-        "model": f"{hashlib.sha256(listed.read_bytes()).hexdigest()} {size}",
+        "model": f"{sha256(listed)} {size}",
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,

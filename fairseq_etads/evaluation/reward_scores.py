@@ -17,6 +17,7 @@ from ..data.labels.labels import inverse_frequencies
 from ..data.nli_pairs import NliPair, tabbed_line
 from ..platform.console import USER_ERROR
 from ..text import files
+from ..text.checksums import sha256
 from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
@@ -63,7 +64,7 @@ def entailment_scorer(folder: str) -> Scorer:
 
     ``etads-nli score`` judges the pairs in a separate process, so this one does not need torch.
     """
-    weights = hashlib.sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()[:12]
+    weights = sha256(Path(folder) / "model.safetensors")[:12]
 
     def judge(premises: Text, hypotheses: Text) -> List[float]:
         pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))

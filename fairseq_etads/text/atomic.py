@@ -47,8 +47,3 @@ def checksum_and_lines(path: Path) -> Tuple[str, int]:
             lines += block.count(b"\n")
             last = block[-1:]
     return digest.hexdigest(), lines + (last != b"\n")
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal."""
-    return checksum_and_lines(path)[0]
