@@ -7,6 +7,7 @@
 """
 
 import argparse
+import functools
 import json
 import re
 import sys
@@ -179,22 +180,26 @@ def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, wit
     return [Difference(*values) for values in zip(found["difference"], *found["interval"], found["p_bootstrap"])]
 
 
-def corpus_families(results: Path, corpus: str, documents: int) -> np.ndarray:
-    """Number of the family of each test document (documents,); a family each if the corpus has none."""
-    path = results / f"{corpus}-families.tsv"
-    if not path.is_file():
-        return np.arange(documents)
-    return family_numbers([line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines()])
+class Documents(NamedTuple):
+    """The test documents of a corpus, in the order of the records' scores.
+
+    Attributes:
+        families: number of the family of each document (documents,).
+        unseen: whether each is in neither the validation nor the test pairs of the sample corpus (documents,).
+    """
+
+    families: np.ndarray
+    unseen: np.ndarray
 
 
-def unseen_documents(results: Path, corpus: str, documents: int) -> np.ndarray:
-    """Whether each test document (documents,) is in neither the validation nor the test pairs of the sample corpus."""
+@functools.cache
+def read_documents(results: Path, corpus: str, documents: int) -> Documents:
+    """Read CORPUS-families.tsv; without this file each document is a family, and all are unseen."""
     path = results / f"{corpus}-families.tsv"
     if not path.is_file():
-        return np.ones(documents, dtype=bool)
-    return np.array(
-        [line.split("\t")[1] not in ("valid", "test") for line in path.read_text(encoding="utf-8").splitlines()]
-    )
+        return Documents(np.arange(documents), np.ones(documents, dtype=bool))
+    names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
+    return Documents(family_numbers(names), ~np.isin(splits, ("valid", "test")))
 
 
 def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
@@ -252,9 +257,8 @@ def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
 
 def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
     """Test a claim on the unseen documents of a corpus, by all trainings of both systems."""
-    documents = len(first[0]["f1"]["rouge1"])
-    unseen = unseen_documents(results, corpus, documents)
-    families = np.unique(corpus_families(results, corpus, documents)[unseen], return_inverse=True)[1]
+    families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
+    families = np.unique(families[unseen], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
     scores = differences(scores_of(first)[:, unseen], scores_of(second)[:, unseen], families, several)
     likelihood = None
@@ -290,7 +294,7 @@ def simulated(results: Path) -> str:
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
     """The claims that enough trainings decide, and then those with single trainings."""
     found = comparisons(results, records)
-    seen = int((~unseen_documents(results, "debian", 1)).sum())
+    seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
     heads = ["paper", "claim", "corpus", "systems", "seeds", "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "log-likelihood"]
     yield f"![{FOREST}](pictures/results/claims.svg)\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
-from results_page import CORPORA, Records, corpus_families, read_records, scores_of
+from results_page import CORPORA, Records, read_documents, read_records, scores_of
 
 from fairseq_etads.evaluation.resampling import compare_trainings
 from fairseq_etads.platform.outputs import write_text
@@ -108,7 +108,7 @@ def main() -> None:
     for corpus in CORPORA:
         systems = read_records(ROOT / "results" / corpus)
         documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
-        families = corpus_families(ROOT / "results", corpus, documents)
+        families = read_documents(ROOT / "results", corpus, documents).families
         sizes = components(systems, families)
         rows = []
         for trainings in TRAININGS:

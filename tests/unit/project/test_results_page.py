@@ -112,7 +112,7 @@ def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
     (row,) = rows(text, "etads_focus", "etads_basic")
     assert cells_of(row)[-1].startswith("undecided") and abs(float(cells_of(row)[8].split(" ")[0])) < 1
     assert "The 20 pairs" in text
-    assert results_page.corpus_families(tmp_path, "debian", 40).max() == 19
+    assert results_page.read_documents(tmp_path, "debian", 40).families.max() == 19
 
 
 def test_likelihoods_of_other_words_are_not_compared(tmp_path, monkeypatch):
