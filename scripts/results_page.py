@@ -390,7 +390,7 @@ IN_TRAINING = """\
 ## What the mechanisms do in training
 
 Means over the layers, heads and words of the batches of ten steps: the first ten, and those after each fifth of the
-training; of the first seed. [Experiments](experiments.md#what-focus-and-gate-do-in-training) explains why the paper's
+training; of the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's
 gate closes and its focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
 """
 
