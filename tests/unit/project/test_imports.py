@@ -175,3 +175,9 @@ def test_these_commands_start_without_torch_and_fairseq(command):
     assert result.returncode == 0, result.stderr
     assert "usage:" in result.stdout
     assert result.stderr.strip() == ""
+
+
+def test_no_two_test_files_have_the_same_name():
+    """pytest imports test files by their names alone, and refuses the second of two that share one."""
+    names = [path.name for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
