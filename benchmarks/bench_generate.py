@@ -336,8 +336,8 @@ def main():
     parser.add_argument(
         "--runs", type=int, default=3, help="number of counted runs of each system (default: %(default)s)"
     )
-    parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
-    parser.add_argument("--words", type=int, default=100, help="words of a summary (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
+    parser.add_argument("--words", type=int, default=100, help="words per summary (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument(
@@ -346,12 +346,12 @@ def main():
         metavar="SYSTEM",
         help=f"only these systems, by their first words; all: {', '.join(SYSTEMS)}",
     )
-    parser.add_argument("--busy", action="store_true", help="note that other programs use the processor meanwhile")
+    parser.add_argument("--busy", action="store_true", help="record that other programs were using the processor")
     parser.add_argument(
-        "--processor-time", action="store_true", help="measure CPU time on one thread: for a busy machine"
+        "--processor-time", action="store_true", help="measure CPU time on one thread, for use on a busy machine"
     )
-    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
-    parser.add_argument("--docs", type=Path, help="replace the table in this page")
+    parser.add_argument("--table", action="store_true", help="print the table of all results without measuring")
+    parser.add_argument("--docs", type=Path, help="replace the table on this page")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

@@ -283,7 +283,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
     add("--sample", action="store_true", help="unpack the embedded sample instead of building")
-    add("--force", action="store_true", help="build again, or replace another corpus in --out")
+    add("--force", action="store_true", help="build the corpus again, or replace another corpus in --out")
     add("--lists", type=Path, metavar="DIR", help=f"default: {LISTS}")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"

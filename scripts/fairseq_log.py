@@ -326,13 +326,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", metavar="LOG", help="file to append the output to")
     parser.add_argument(
-        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if it takes longer"
+        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the command takes longer"
     )
     parser.add_argument(
         "--documents", metavar="N", type=int, help="number of documents that fairseq-generate summarises"
     )
     parser.add_argument("--new", action="store_true", help="replace LOG")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)

@@ -95,8 +95,12 @@ def main() -> None:
     """Simulate all and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "comparisons.json", help="the JSON file")
-    parser.add_argument("--repeats", type=int, default=400, help="comparisons of each kind (default: %(default)s)")
-    parser.add_argument("--resamples", type=int, default=400, help="draws of each test (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=400, help="number of comparisons of each kind (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--resamples", type=int, default=400, help="number of draws of each test (default: %(default)s)"
+    )
     args = parser.parse_args()
     report: Dict[str, Any] = {
         "format": "fairseq-etads comparisons 1",

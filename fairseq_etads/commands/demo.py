@@ -32,7 +32,7 @@ prints the line that installs it.
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try a model folder, made by etads-export, on a page in the browser.",
+        description="Try a model folder made by etads-export on a page in the browser.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the model folder, or debian, the model that comes with the package",
     )
     parser.add_argument(
-        "--port", metavar="N", type=int, default=PORT, help="0 selects a free one (default: %(default)s)"
+        "--port", metavar="N", type=int, default=PORT, help="port to listen on; 0: any free port (default: %(default)s)"
     )
     parser.add_argument(
         "--host",
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--no-open", dest="open", action="store_false", help="do not open it (default)")
-    parser.add_argument("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    parser.add_argument("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 

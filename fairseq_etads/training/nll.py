@@ -106,7 +106,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         default=False,
         metadata={
             "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
-            "so that short summaries count as much as long ones (See et al. 2017)"
+            "so that short summaries have the same weight as long ones (See et al. 2017)"
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")

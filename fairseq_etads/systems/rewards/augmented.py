@@ -35,7 +35,8 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         },
     )
     raml_temperature: float = field(
-        default=0.85, metadata={"help": "temperature (tau): larger values edit the references more; near 0: not at all"}
+        default=0.85,
+        metadata={"help": "temperature (tau): larger values edit the references more, and values near 0 not at all"},
     )
     raml_samples: int = field(default=5, metadata={"help": "number of references drawn for each pair, edited or not"})
     raml_entailment_model: Optional[str] = field(
