@@ -261,7 +261,7 @@ def operations(run, source, vocabulary):
     ]
     longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
     most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
-    if longest is None:  # this project's kernel multiplies, a part of the vocabulary at a time
+    if longest is None:  # this project's kernel computes the product for a part of the vocabulary at a time
         return {"most time": most_time}
     product = {
         "operation": longest.key,
@@ -281,7 +281,8 @@ def check_as_commanded(profiled):
 def peak_memory(run, source):
     """Megabytes of a process that has loaded one system: before its first search, and the peak in that search."""
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # this resets the peak, so that loading does not count
+    # this resets the peak, so that memory used for loading does not count
+    Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 

@@ -82,7 +82,7 @@ def seconds(archs, args):
             for action, times in zip((system.train, system.summarise), found[arch]):
                 started = time.process_time()
                 action()
-                if run:  # the first run creates the optimiser's states and the packed weights
+                if run:  # the first run also creates the optimiser's states and the packed weights
                     times.append(time.process_time() - started)
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 

@@ -45,7 +45,7 @@ def trainer(step, args):
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # a tiny rate hardly changes the weights of both models
+        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, both models keep nearly the same weights
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}

@@ -50,7 +50,7 @@ class PartClock:
 
     def __init__(self, decoder):
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._running = []  # lists of start and seconds of parts inside; the innermost is last
+        self._running = []  # stack of [start, seconds of nested parts]; the innermost part is last
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words

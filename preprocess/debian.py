@@ -61,7 +61,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # The files that describe the others come first. They tell a second run what an interrupted one has left.
+    # The files that describe the others come first: they tell the next run what an interrupted run has left.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -121,7 +121,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may be of another release than the given file
+    if options.translation:  # the lists may belong to another release than the given file
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages

@@ -235,7 +235,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # None means that the option is not given, which --like needs to know.
+    # None means that an option was not given; --like needs to know this.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
     add("out", metavar="OUT", type=Path, help="folder to make")
@@ -330,7 +330,7 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and none is for marks
+    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and there is no piece for sentence marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},

@@ -48,7 +48,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (trainings, families)
         left.append((rest**2).mean())
         large = count > 1
-        if large.any():  # the variance of the mean of a family of m documents is family + document / m
+        if large.any():  # for a family of m documents, the variance of the mean is family + document / m
             within.append((means[:, large] ** 2 - left[-1] / count[large]).mean())
         means_of_systems.append(scores.mean(axis=0) - scores.mean())
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])

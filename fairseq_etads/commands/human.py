@@ -110,7 +110,7 @@ def _make(args: argparse.Namespace) -> None:
     args.key.parent.mkdir(parents=True, exist_ok=True)
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
-        # The file gets a byte order mark, because spreadsheets do not recognise UTF-8 without it.
+        # Spreadsheets recognise UTF-8 only by a byte order mark.
         table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)

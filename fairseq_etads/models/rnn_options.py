@@ -325,7 +325,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # See et al.'s sizes with Nallapati et al.'s decoder, and one table for both sides and the output layer.
+    # The sizes of See et al. and the decoder of Nallapati et al., with one table for both sides and the output layer.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,

@@ -134,7 +134,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
 
 
-# Options of TransformerConfig without meaning here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -148,8 +148,7 @@ _PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
 
-# These are the forms of the mechanisms in the layers of --focus-layers and --saliency-layers; the defaults are the
-# paper's.
+# Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are as in the paper.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -198,8 +197,8 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
-# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights, and ETADS's mechanisms
-# in the forms that start with plain attention, so that the initial model is BART (docs/bart.md).
+# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights. ETADS's mechanisms are
+# in the forms that start as plain attention, so that the initial model is BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",

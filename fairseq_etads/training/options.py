@@ -277,7 +277,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
+        # with a dictionary of replacements (--replace-unk FILE), fairseq replaces the words according to our alignment
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 

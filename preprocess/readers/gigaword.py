@@ -27,7 +27,7 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# These strings mark titles that are no headlines. The list is from NAMAS, which also searches for them inside the
+# Strings that mark titles that are not headlines. The list is from NAMAS, which also searches for them inside the
 # lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"

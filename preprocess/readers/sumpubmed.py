@@ -35,7 +35,8 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        self.digits: Dict[int, str] = {}  # number of an article -> its spelling in the file's name, perhaps with zeros
+        # number of an article -> its spelling in the file's name, which may have leading zeros
+        self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
             for option in ("seed", "valid_size", "test_size"):
