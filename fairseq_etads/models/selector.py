@@ -164,14 +164,14 @@ class ExtractorConfig(FairseqDataclass):
     encoder_hidden_size: int = field(default=200, metadata={"help": "width of each direction of both GRUs, and of u"})
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
     max_sentences: int = field(
-        default=50, metadata={"help": "maximum number of sentences read per document; others get 0"}
+        default=50, metadata={"help": "maximum number of sentences read per document; later ones get probability 0"}
     )
     max_sentence_words: int = field(default=50, metadata={"help": "maximum number of words read per sentence"})
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the maximum "
-            "of word vectors, which takes a small part of the time"
+            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the "
+            "maximum of word vectors, which is many times faster"
         },
     )
     sentence_features: bool = field(
@@ -183,7 +183,10 @@ class ExtractorConfig(FairseqDataclass):
     )
     sentence_place_dim: int = field(
         default=0,
-        metadata={"help": "with --sentence-encoder pool: width of vectors of the place, from either end (0: none)"},
+        metadata={
+            "help": "with --sentence-encoder pool: width of the vectors of a sentence's place, counted from "
+            "either end (0: none)"
+        },
     )
     cross_fit: bool = field(
         default=False,
