@@ -49,22 +49,22 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint",
         metavar="FILE",
         type=Path,
-        help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
+        help="checkpoint (checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt))",
     )
-    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: where the training found them)")
+    add("--prepared", metavar="DIR", type=Path, help="training data (default: the folder that the training used)")
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
         help="dtype of stored weights; fp16 takes half the space (default: fp32)",
     )
-    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
+    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, made by etads-shortlist")
     add(
         "--extractor",
         metavar="RUN",
         type=Path,
-        help="the run of the sentence extractor that selected the model's training text (by scripts/shorten.sh or "
-        "etads-shorten): the folder then reads long documents whole",
+        help="run of the sentence extractor that shortened the training text (scripts/shorten.sh or etads-shorten); "
+        "the model folder then shortens long documents itself",
     )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")

@@ -48,7 +48,7 @@ PROBLEMS_SHOWN = 10
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
-        description="Summarise new documents with a model folder, made by etads-export.",
+        description="Summarise new documents with a model folder made by etads-export.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--source-column",
         metavar="NAME",
         default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
+        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
     add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
     add(
@@ -79,14 +79,14 @@ def _parser() -> argparse.ArgumentParser:
         choices=("text", "jsonl"),
         help="text: one summary per line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
     )
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add(
         "--read-ahead",
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read before the first is summarised; 1: summarise each at once (default: "
+        help="number of documents to read before summarising them; 1: summarise each document immediately (default: "
         "%(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")

@@ -192,7 +192,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--given", nargs=argparse.REMAINDER, default=[], help="options of fairseq-train, the last ones")
+    parser.add_argument(
+        "--given", nargs=argparse.REMAINDER, default=[], help="further options of fairseq-train, which come last"
+    )
     return parser
 
 

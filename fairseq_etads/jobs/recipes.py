@@ -291,7 +291,7 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
-        found.append("--fp16-no-flatten-grads")  # Muon needs matrices, which fairseq would otherwise flatten
+        found.append("--fp16-no-flatten-grads")  # Muon needs matrices; otherwise fairseq would flatten them
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):

@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # importing fairseq lets all modules show INFO messages
+        logger.setLevel(logging.WARNING)  # importing fairseq makes all modules show INFO messages
     from . import partial, summarizer, summary
 
     found = {

@@ -211,7 +211,7 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # a lone "▁" has no letters
+        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # a single "▁" has no letters
 
     def shown(self, token: str) -> str:
         """Spell a token without the marks of subwords; empty for the end symbol."""

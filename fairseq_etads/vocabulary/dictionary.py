@@ -71,7 +71,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
     The two compare as equal, because fairseq compares words and ids.
     """
-    bounded = copy.copy(dictionary)  # shares the lists of words
+    bounded = copy.copy(dictionary)  # the copy shares the lists of words
     bounded.known_words = size
     return bounded
 
