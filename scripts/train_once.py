@@ -4,8 +4,8 @@
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
 RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
-options have changed, the script lists them. fairseq's output goes to RUN/train.log, and RUN/finished.txt holds the
-command that finished last. RUN is locked, so that only one process uses it at a time.
+options have changed, the script lists them; another seed is refused. fairseq's output goes to RUN/train.log, and
+RUN/finished.txt holds the command that finished last. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
@@ -61,6 +61,7 @@ def train_once(
             say(f"already trained with these options (delete {run / FINISHED} to continue): {best}")
             return 0
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
+            check_seed(run, before.command, command)
             say_what_differs(run, before.command, command)
         record.write(run)
         say(f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}")
@@ -83,6 +84,26 @@ def finished_command(run: Path) -> List[str]:
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
+def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
+    """Refuse to continue a training with another seed: its result would belong to neither.
+
+    Raises:
+        InputError: the seeds differ.
+    """
+    old, new = seed_of(before), seed_of(now)
+    if old != new:
+        raise InputError(
+            f"--seed {new}: {run} holds a training with --seed {old}; name another --out, "
+            f"or delete {run / 'checkpoints'} to begin again"
+        )
+
+
+def seed_of(command: Sequence[str]) -> str:
+    """Find the seed of a command, which is 1 if none is given."""
+    words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
+    return fairseq_log.last_option(words, "--seed") or "1"
+
+
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Print the options that differ from the ones with which the checkpoints of a run were made."""
     lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
@@ -96,10 +117,12 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
-    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="what etads-prepare made")
-    parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
-    parser.add_argument("--plugin", metavar="DIR", default="", help="recorded as fairseq_etads, wherever it is")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="folder made by etads-prepare")
+    parser.add_argument(
+        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the training takes longer"
+    )
+    parser.add_argument("--plugin", metavar="DIR", default="", help="folder of the plugin, recorded as fairseq_etads")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line("train.sh"):
