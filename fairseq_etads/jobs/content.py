@@ -21,6 +21,8 @@ HIDDEN = 32
 """Width of both hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
 """Items per step, Adam's first rate, which falls to 0, and passes over the items."""
+LEAST_STEPS = 400
+"""Number of steps below which batches become smaller."""
 
 
 class Pair(NamedTuple):
@@ -146,11 +148,12 @@ def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
 
 def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
     """Train a network; the rate falls to 0."""
-    steps = EPOCHS * -(-len(x) // BATCH)
+    batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
+    steps = EPOCHS * -(-len(x) // batch)
     optimizer = torch.optim.Adam(network.parameters(), RATE)
     done = 0
     for _ in range(EPOCHS):
-        for rows in torch.randperm(len(x)).split(BATCH):
+        for rows in torch.randperm(len(x)).split(batch):
             for group in optimizer.param_groups:
                 group["lr"] = RATE * (1 - done / steps)
             loss = nn.functional.binary_cross_entropy_with_logits(network(x[rows])[:, 0], y[rows])
