@@ -15,7 +15,7 @@ Without torch and fairseq, so that ``--help`` is fast. A field's metadata determ
 import math
 from dataclasses import fields
 from enum import Enum
-from typing import Any, Collection, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 
 class Bounds(NamedTuple):
@@ -139,7 +139,10 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 
 
 def flags(present: Mapping[str, Any]) -> Set[str]:
-    """Return each option that is on, with and without its value: "--pointer", "--pointer soft", but "--readout none"."""
+    """Return each option that is on, with and without its value: "--pointer", "--pointer soft".
+
+    An option with the value "none" has only the second form.
+    """
     on = {name: _plain(value) for name, value in present.items() if is_on(value)}
     off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
     return {flag(name) for name in on} | {shown(name, value) for name, value in on.items()} | off
@@ -165,15 +168,6 @@ def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, option.default
-
-
-def combinations(configs: Iterable[Any]) -> Iterator[Tuple[str, Tuple[str, ...], Mapping[str, str]]]:
-    """Iterate over the options of dataclasses that need or exclude others: flag, ``needs`` and ``excludes``."""
-    for config in configs:
-        for option in fields(config):
-            needs, excludes = (option.metadata.get(key, ()) for key in ("needs", "excludes"))
-            if needs or excludes:
-                yield flag(option.name), needs, dict(excludes)
 
 
 def _with_value(other: str, there: Collection[str]) -> str:
