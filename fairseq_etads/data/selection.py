@@ -131,7 +131,7 @@ class SentenceTargets(TokenValues):
         """Targets of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # the number of sentences that the model reads
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
             for row, field in zip(rows, fields):
@@ -246,7 +246,7 @@ class DocumentLabels:
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
             path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
-            # etads-select does not need labels. In training the criterion reports what is missing.
+            # etads-select does not need labels. In training, the criterion reports missing labels.
             if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")

@@ -102,7 +102,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # For words, padding may be on either side. For sentences, units without words keep their numbers.
+            # For words, padding may be on either side. For sentences, units without words keep their indices.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 

@@ -168,7 +168,11 @@ class ExtractorConfig(FairseqDataclass):
         default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors and of states"}
     )
     max_sentences: int = field(
-        default=50, metadata={"bounds": SIZE, "help": "maximum number of sentences read per document; others get 0"}
+        default=50,
+        metadata={
+            "bounds": SIZE,
+            "help": "maximum number of sentences read per document; later ones get probability 0",
+        },
     )
     max_sentence_words: int = field(
         default=50, metadata={"bounds": SIZE, "help": "maximum number of words read per sentence"}
@@ -176,8 +180,8 @@ class ExtractorConfig(FairseqDataclass):
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the maximum "
-            "of word vectors, which takes a small part of the time"
+            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the "
+            "maximum of word vectors, which is many times faster"
         },
     )
     sentence_features: bool = field(
@@ -193,7 +197,8 @@ class ExtractorConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool: width of vectors of the place, from either end (0: none)",
+            "help": "with --sentence-encoder pool: width of the vectors of a sentence's place, counted from "
+            "either end (0: none)",
         },
     )
     cross_fit: bool = field(

@@ -62,7 +62,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # the shortlist is a file in the folder, and a call only says whether to use it
+    if name == "shortlist":  # the shortlist is a file in the folder; a call only decides whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata

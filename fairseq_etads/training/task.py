@@ -120,10 +120,10 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # the dictionary grows, so that a word that is in no file can also be copied
+        src_dict.grows = True  # the dictionary grows, so that words that are in no file can be copied, too
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # both sides then share one dictionary, with a separate number of known words for each side
+            # both sides then share one dictionary, but each has its own number of known words
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
@@ -273,7 +273,7 @@ class SummarizationTask(FairseqTask):
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """Compute the loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; logs samples."""
         self.data_checks.check_unchanged()
-        if not sample:  # fairseq-validate's input for a worker without a batch left
+        if not sample:  # fairseq-validate passes this to a worker that has no batch left
             return torch.zeros(()), 0, {}
         loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
         if self._summaries is not None:

@@ -27,7 +27,9 @@ class ConvolutionalConfig(PointerOptions):
         default=512,
         metadata={"bounds": SIZE, "help": "width of the summaries' word vectors, the same as the documents'"},
     )
-    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
+    )
     decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
     decoder_out_embed_dim: int = field(
         default=256, metadata={"bounds": SIZE, "help": "width of the output layer's input"}
@@ -40,10 +42,16 @@ class ConvolutionalConfig(PointerOptions):
         default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
     )
     max_source_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions of documents, end symbol included (default: by --truncate-source)"}
+        default=None,
+        metadata={
+            "help": "number of positions of documents, including the end symbol (default: from --truncate-source)"
+        },
     )
     max_target_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions of summaries, end symbol included (default: by --truncate-target)"}
+        default=None,
+        metadata={
+            "help": "number of positions of summaries, including the end symbol (default: from --truncate-target)"
+        },
     )
 
 

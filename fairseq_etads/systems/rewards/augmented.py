@@ -40,7 +40,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more; near 0: not at all",
+            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
         },
     )
     raml_samples: int = field(
@@ -178,7 +178,8 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: not one of the V words
+        # (B, T); -1 if not one of the V words
+        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
         # One of the V words is replaced by any other of them, and an unknown word by any of them.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
