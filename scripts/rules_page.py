@@ -12,7 +12,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Dict, List, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rules.md"
@@ -21,28 +21,14 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 """Names of the two lists between comments in the page."""
 
 
-def configs() -> Iterator[Any]:
-    """Dataclasses of the options of this project's tasks, criterions and architectures, and of decoding."""
-    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    import fairseq_etads.plugin  # noqa: F401  # registers everything
-    from fairseq_etads.search.options import FairseqOptions
-    from fairseq_etads.training.options import SummarizationConfig
-
-    models = [getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items())]
-    losses = [config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items())]
-    yield from (config for config in [*models, *losses] if config is not None and "fairseq_etads" in config.__module__)
-    yield from (SummarizationConfig, FairseqOptions)
-
-
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     """Collect the exclusions, (reason, option) -> excluded ones, and the needs: sentence part -> options."""
+    from fairseq_etads.jobs.architectures import option_dataclasses
     from fairseq_etads.platform.option_checks import flag, listed
 
     excludes: Dict[Tuple[str, str], List[str]] = {}
     needs: Dict[str, List[str]] = {}
-    for config in configs():
+    for config in option_dataclasses():
         for option in fields(config):
             name = flag(option.name)
             for other, reason in option.metadata.get("excludes", {}).items():

@@ -15,7 +15,7 @@ from omegaconf import II
 
 from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
-from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
+from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values, flag
 from .common import PointerOptions, check_pointer, preset_dataclass
 from .source_factors import HELP as FACTORS_HELP
