@@ -116,7 +116,9 @@ def main():
     parser.add_argument(
         "--runs", type=int, default=15, help="number of counted runs of each form (default: %(default)s)"
     )
-    parser.add_argument("--simulate-tf32", action="store_true", help="only errors, with simulated split TF32 products")
+    parser.add_argument(
+        "--simulate-tf32", action="store_true", help="measure only the errors, with simulated split TF32 products"
+    )
     args = parser.parse_args()
     if args.simulate_tf32:
         for length in (400, 1024):

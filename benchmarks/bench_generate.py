@@ -276,7 +276,7 @@ def operations(run, source, vocabulary):
     ]
     longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
     most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
-    if longest is None:  # this project's kernel multiplies, a part of the vocabulary at a time
+    if longest is None:  # this project's kernel computes the product for a part of the vocabulary at a time
         return {"most time": most_time}
     product = {
         "operation": longest.key,
@@ -296,7 +296,8 @@ def check_as_commanded(profiled):
 def peak_memory(run, source):
     """Megabytes of a process that has loaded one system: before its first search, and the peak in that search."""
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # this resets the peak, so that loading does not count
+    # this resets the peak, so that memory used for loading does not count
+    Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 
@@ -359,8 +360,8 @@ def main():
     parser.add_argument(
         "--runs", type=int, default=3, help="number of counted runs of each system (default: %(default)s)"
     )
-    parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
-    parser.add_argument("--words", type=int, default=100, help="words of a summary (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
+    parser.add_argument("--words", type=int, default=100, help="words per summary (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument(
@@ -369,12 +370,12 @@ def main():
         metavar="SYSTEM",
         help=f"only these systems, by their first words; all: {', '.join(SYSTEMS)}",
     )
-    parser.add_argument("--busy", action="store_true", help="note that other programs use the processor meanwhile")
+    parser.add_argument("--busy", action="store_true", help="record that other programs were using the processor")
     parser.add_argument(
-        "--processor-time", action="store_true", help="measure CPU time on one thread: for a busy machine"
+        "--processor-time", action="store_true", help="measure CPU time on one thread, for use on a busy machine"
     )
-    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
-    parser.add_argument("--docs", type=Path, help="replace the table in this page")
+    parser.add_argument("--table", action="store_true", help="print the table of all results without measuring")
+    parser.add_argument("--docs", type=Path, help="replace the table on this page")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

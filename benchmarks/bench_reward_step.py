@@ -44,7 +44,7 @@ def trainer(step, args):
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # a tiny rate hardly changes the weights of both models
+        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, both models keep nearly the same weights
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
@@ -131,7 +131,7 @@ def profile(training, samples):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a training by likelihood")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a model trained by likelihood")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")

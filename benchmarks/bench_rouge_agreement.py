@@ -59,7 +59,7 @@ def main():
     parser.add_argument("hypotheses")
     parser.add_argument("references")
     parser.add_argument("--limit", type=int, default=1000, help="number of pairs to score (default: %(default)s)")
-    parser.add_argument("--what", default="", help="note for the result")
+    parser.add_argument("--what", default="", help="note to store with the result")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge_agreement.json")
     args = parser.parse_args()
     hypotheses, references = (read_lines(name)[: args.limit] for name in (args.hypotheses, args.references))
@@ -86,7 +86,7 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # Some characters outside ASCII have an ASCII lower case. Python makes words of them and Perl does not.
+    # Some non-ASCII characters have a lower case in ASCII. Python treats them as letters; Perl does not.
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))

@@ -47,10 +47,10 @@ def main():
         "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure; fp32 must be among them"
     )
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
-    parser.add_argument("--run", type=Path, help="a training of scripts/train.sh, instead of the quickstart's")
-    parser.add_argument("--data", type=Path, help="data of --run: the folder bin of prepared data")
+    parser.add_argument("--run", type=Path, help="run of scripts/train.sh to measure (default: the quickstart's)")
+    parser.add_argument("--data", type=Path, help="data for --run: the bin folder of prepared data")
     parser.add_argument(
-        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is measured with it, too"
+        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is also measured with it"
     )
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):

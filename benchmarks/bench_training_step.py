@@ -190,12 +190,12 @@ def main(arguments=None):
         "--at-once",
         type=int,
         default=3,
-        help="number of processes that alternate, including the first system's (default: 3)",
+        help="number of systems measured in turn, including the first one (default: 3)",
     )
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--threads", type=int, default=1, help="torch's threads (default: 1)")
-    parser.add_argument("--tiny", action="store_true", help="the quickstart's sizes: 2+2 layers, width 128")
-    parser.add_argument("--option", action="append", default=[], help="an argument for all fairseq-train commands")
+    parser.add_argument("--tiny", action="store_true", help="use the quickstart's sizes: 2+2 layers, width 128")
+    parser.add_argument("--option", action="append", default=[], help="extra argument for every fairseq-train command")
     parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.at_once < 2:

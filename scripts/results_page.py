@@ -650,8 +650,8 @@ def main() -> int:
     parser.add_argument(
         "--results", type=Path, default=ROOT / "results", help="folder of records (default: %(default)s)"
     )
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page (default: %(default)s)")
-    parser.add_argument("--table", choices=list(CORPORA), help="print a corpus's table, and write nothing")
+    parser.add_argument("--page", type=Path, default=PAGE, help="page to write (default: %(default)s)")
+    parser.add_argument("--table", choices=list(CORPORA), help="print a corpus's table without writing the page")
     args = parser.parse_args()
     if args.table:
         print(systems_table(sorted_records(read_records(args.results / args.table))))

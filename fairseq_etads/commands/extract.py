@@ -40,7 +40,7 @@ examples:
   Sentences are separated by the documents' marks (etads-prepare --source-sentence-marks), and keep their order.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="see below")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
@@ -56,7 +56,7 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="for selector and tagger, instead of --sentences: the likeliest sentences that have N words together",
+        help="for selector and tagger, instead of --sentences: the most probable sentences with N words in total",
     )
     add(
         "--threshold",
@@ -68,7 +68,7 @@ examples:
         "--at-least",
         metavar="N",
         type=int,
-        help="for the selector with --threshold: always take the N likeliest (default: 1)",
+        help="for the selector with --threshold: always take the N most probable (default: 1)",
     )
     add(
         "--truncate-source",

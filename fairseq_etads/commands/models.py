@@ -26,13 +26,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
     parser.add_argument(
-        "--vocabulary", type=int, default=50000, help="entries of the documents' dictionary (default: %(default)s)"
+        "--vocabulary", type=int, default=50000, help="size of the documents' dictionary (default: %(default)s)"
     )
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="entries of the summaries' dictionary, or known to summaries in a shared dictionary (default: the same "
-        "as for documents)",
+        help="size of the summaries' dictionary, or number of words known to summaries in a shared dictionary "
+        "(default: the same as for documents)",
     )
     parser.add_argument(
         "--configs",

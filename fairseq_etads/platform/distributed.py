@@ -104,6 +104,7 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             )
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
+        _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
@@ -123,6 +124,25 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _check_sharded(cfg: Any) -> None:
+    """Refuse sharded parameters with several batches in an update, of which a worker's last may be empty.
+
+    fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
+    :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
+    same number of steps.
+
+    Raises:
+        ValueError: the options are such.
+    """
+    options, several = cfg.distributed_training, [number for number in cfg.optimization.update_freq if number > 1]
+    if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
+        raise ValueError(
+            f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
+            "epoch in which a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
+            "legacy_ddp"
+        )
+
+
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     """Determine how the workers find each other on CPUs; fairseq does this only for GPUs.
 
@@ -132,7 +152,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     Raises:
         ValueError: options are incompatible with each other or with CPUs.
     """
-    for name in ("distributed_world_size", "distributed_num_procs"):  # fairseq's defaults are the number of GPUs
+    for name in ("distributed_world_size", "distributed_num_procs"):  # by default, both are the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
         if is_default and not _is_given("--" + name.replace("_", "-")):
             setattr(options, name, 1)
@@ -149,7 +169,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only one that torch always has on CPUs
+    options.distributed_backend = "gloo"  # the only backend that torch always has on CPUs
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -185,7 +205,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
             "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
-    # otherwise torch would let each worker have a thread on every processor
+    # otherwise torch would start a thread per processor in each worker
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:
@@ -248,7 +268,7 @@ def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]
     With --update-freq a worker may have batches and then an empty one in its last update. fairseq replaces it by
     another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients are
     divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
-    fully_sharded, all workers must take the same number of steps.
+    fully_sharded, see :func:`_check_sharded`, all workers must take the same number of steps.
     """
 
     @functools.wraps(train_step)
@@ -296,7 +316,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
         try:
             return main(cfg)
-        except ZeroDivisionError:  # fairseq divides by its time and number of words, which are 0 here
+        except ZeroDivisionError:  # fairseq divides by this meter's time and number of words, which are 0 here
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
@@ -313,7 +333,8 @@ def install() -> None:
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
     if not hasattr(Trainer.train_step, "drops_empty_batches"):
         Trainer.train_step = _without_empty_batches(Trainer.train_step)
-    command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
+    # only fairseq-generate has imported this module completely before the plugin
+    command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)
         command.StopwatchMeter = _Timer
