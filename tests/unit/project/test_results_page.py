@@ -59,7 +59,8 @@ def write(folder, *records):
 
 
 def rows(text, first, second):
-    return [line for line in text.splitlines() if f"`{first}` minus `{second}`" in line]
+    claims = text.partition("## All claims")[0]
+    return [line for line in claims.splitlines() if f"`{first}` minus `{second}`" in line]
 
 
 def row_of_claim(text, claim):
