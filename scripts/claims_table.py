@@ -224,16 +224,19 @@ ROWS = (
 )
 
 
+def mean_rouge(record: Record) -> float:
+    """Mean of ROUGE-1, 2 and L (F1)."""
+    return float(np.mean([rouge("f1", metric)(record) for metric in ROUGES]))
+
+
 def against_lead(answers: Answers, system: str) -> Optional[str]:
-    """Difference of a system's mean ROUGE to the lead's of the corpus."""
-    lead = next((name for name in answers.systems if name.startswith("lead-")), "")
-    values = [
-        mean_of(answers.systems, name, lambda r: float(np.mean([rouge("f1", metric)(r) for metric in ROUGES])))
-        for name in (system, lead)
-    ]
-    if values[0] is None or values[1] is None:
+    """Difference of a system's mean ROUGE to the best lead on record."""
+    leads = [name for name in answers.systems if name.startswith("lead-")]
+    value = mean_of(answers.systems, system, mean_rouge)
+    if value is None or not leads:
         return None
-    return f"{values[0] - values[1]:+.2f} against `{lead}` (one training)"
+    lead = max(leads, key=lambda name: mean_rouge(answers.systems[name][0]))
+    return f"{value - mean_rouge(answers.systems[lead][0]):+.2f} against `{lead}` (one training)"
 
 
 def cost(row: Row, deviation: float) -> str:

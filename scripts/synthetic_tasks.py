@@ -48,7 +48,9 @@ FIRST = 4
 NUMBERS = 24
 """Numbers of the vocabulary."""
 PLACES = 8
-"""Positions of a document that a number can name; with 24, no system learns the task in 600 steps."""
+"""Positions of a document that a number can name. With 24, basic and focus wrote 7 and 9 % of the words after 600 steps
+(one seed), so that nothing could be compared.
+"""
 MARKER = FIRST + WORDS + NUMBERS
 VOCABULARY = MARKER + 1
 EOS = 2

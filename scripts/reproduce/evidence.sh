@@ -193,7 +193,7 @@ record_system() {
 case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
 
 for system in $systems; do
-    case $system in lead* | oracle*) run=$out/$system-1 ;; *) continue ;; esac
+    case $system in lead* | oracle* | textrank* | lexrank*) run=$out/$system-1 ;; *) continue ;; esac
     mkdir -p "$run"
     [ -f "$run/summaries.txt" ] ||
         python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
@@ -202,7 +202,7 @@ done
 for seed in $seeds; do
     for system in $systems; do
         run=$out/$system-$seed
-        case $system in lead* | oracle*) continue ;; esac
+        case $system in lead* | oracle* | textrank* | lexrank*) continue ;; esac
         train_system "$run" "$system" "$seed"
         summarise_system "$run" "$system"
         record_system "$run" "$system" "$seed" "$checkpoint"
