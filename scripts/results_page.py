@@ -98,7 +98,9 @@ single questions are in [experiments.md](experiments.md).
 The recipe's `--help` says what each system is. All have the same data, number of steps and decoding, and those that
 are compared differ in one thing, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so
 have 60 % more weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS leaves out.
-No rate was searched for any system, and decoding was chosen on validation pairs of `etads`.
+No rate was searched for any system, and decoding was chosen on validation pairs of `etads`. The lengths of
+`lead-12-words`, `textrank-14-words` and `lexrank-14-words` were chosen on the validation pairs, too
+(`results/extracts.json`); SumPubMed's `lead-3` is the usual one, and no other was tried.
 """
 
 HOW = """\

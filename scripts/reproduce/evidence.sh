@@ -30,6 +30,8 @@
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
 #                     sentences that match the summary best
+#   lead-12-words textrank-14-words lexrank-14-words (debian)   the best number of words by the validation pairs (results/extracts.json,
+#                     by scripts/evidence.py choose); of TextRank and LexRank, the most central sentence; pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). Length limits
@@ -49,7 +51,7 @@ case $corpus in
     debian)
         words=(60 40) pieces=(80 50) usual_steps=1500
         GENERATE=(--beam 5 --min-len 4 --max-len 30 --no-repeat-ngram-size 2)
-        extracts="lead-8-words" ;;
+        extracts="lead-8-words lead-12-words textrank-14-words lexrank-14-words" ;;
     sumpubmed)
         words=(200 100) pieces=(260 130) usual_steps=1300
         GENERATE=(--beam 5 --min-len 60 --max-len 100 --no-repeat-ngram-size 3)
