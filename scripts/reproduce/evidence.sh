@@ -31,7 +31,7 @@
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
 #                     sentences that match the summary best
 #   lead-12-words textrank-14-words lexrank-14-words (debian)   the best number of words by the validation pairs (results/extracts.json,
-#                     by scripts/evidence.py choose); of TextRank and LexRank, the most central sentence; pip install sumy
+#                     by scripts/evidence.py choose), only if named; of TextRank and LexRank the most central sentence: pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). Length limits
@@ -44,14 +44,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="etads_basic etads transformer_bpe transformer_pointer etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es es_tied gated_es_tied"
 all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
-corpus=debian data="" out="" results="" seeds="1" steps="" systems=""
+corpus=debian data="" out="" results="" seeds="1" steps="" systems="" chosen=""
 read_options "--corpus --data --out --results --systems --seeds --steps --cpu" "$@"
 need_choice --corpus "$corpus" debian sumpubmed
 case $corpus in
     debian)
         words=(60 40) pieces=(80 50) usual_steps=1500
         GENERATE=(--beam 5 --min-len 4 --max-len 30 --no-repeat-ngram-size 2)
-        extracts="lead-8-words lead-12-words textrank-14-words lexrank-14-words" ;;
+        extracts="lead-8-words" chosen="lead-12-words textrank-14-words lexrank-14-words" ;;
     sumpubmed)
         words=(200 100) pieces=(260 130) usual_steps=1300
         GENERATE=(--beam 5 --min-len 60 --max-len 100 --no-repeat-ngram-size 3)
@@ -59,7 +59,7 @@ case $corpus in
 esac
 need_prepared --data "$data" "scripts/prepare_$corpus.sh"
 systems=${systems:-$extracts $all}
-need_choices --systems "$systems" "$extracts $all"
+need_choices --systems "$systems" "$extracts $chosen $all"
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
