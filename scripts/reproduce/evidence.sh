@@ -44,14 +44,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="etads_basic etads transformer_bpe transformer_pointer etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es es_tied gated_es_tied"
 all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
-corpus=debian data="" out="" results="" seeds="1" steps="" systems="" chosen=""
+corpus=debian data="" out="" results="" seeds="1" steps="" systems=""
 read_options "--corpus --data --out --results --systems --seeds --steps --cpu" "$@"
 need_choice --corpus "$corpus" debian sumpubmed
 case $corpus in
     debian)
         words=(60 40) pieces=(80 50) usual_steps=1500
         GENERATE=(--beam 5 --min-len 4 --max-len 30 --no-repeat-ngram-size 2)
-        extracts="lead-8-words" chosen="lead-12-words textrank-14-words lexrank-14-words" ;;
+        extracts="lead-8-words" ;;
     sumpubmed)
         words=(200 100) pieces=(260 130) usual_steps=1300
         GENERATE=(--beam 5 --min-len 60 --max-len 100 --no-repeat-ngram-size 3)
@@ -59,7 +59,11 @@ case $corpus in
 esac
 need_prepared --data "$data" "scripts/prepare_$corpus.sh"
 systems=${systems:-$extracts $all}
-need_choices --systems "$systems" "$extracts $chosen $all"
+trained=""  # scripts/evidence.py checks the names of extracts
+for system in $systems; do
+    case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
+done
+need_choices --systems "$trained" "$extracts $all"
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
