@@ -51,7 +51,7 @@ setup(
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
-        "fairseq_etads": ["py.typed", "bundled/*/*", "demo/page/*", "summarizer/page/*"],
+        "fairseq_etads": ["py.typed", "bundled/*/*", "bundled/*/extractor/*", "demo/page/*", "summarizer/page/*"],
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
