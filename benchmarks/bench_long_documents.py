@@ -53,8 +53,8 @@ def main():
     parser.add_argument(
         "--runs", type=int, default=3, help="number of counted steps of each system (default: %(default)s)"
     )
-    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
-    parser.add_argument("--docs", type=Path, help="replace the table in this page")
+    parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
+    parser.add_argument("--docs", type=Path, help="replace the table on this page")
     args = parser.parse_args()
     if not args.table:
         lengths = ",".join(map(str, LENGTHS))

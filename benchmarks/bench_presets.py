@@ -29,7 +29,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from machines import machine
+from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
@@ -82,7 +82,7 @@ def seconds(archs, args):
             for action, times in zip((system.train, system.summarise), found[arch]):
                 started = time.process_time()
                 action()
-                if run:  # the first run creates the optimiser's states and the packed weights
+                if run:  # the first run also creates the optimiser's states and the packed weights
                     times.append(time.process_time() - started)
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 
@@ -99,7 +99,6 @@ def measure(args):
             }
             print(f"{arch}: {rows[arch]}", flush=True)
     return {
-        "machine": machine(),
         "batch": f"{args.documents} articles of {args.article} words, titles of {args.title}, float32",
         "beam": args.beam,
         "vocabulary": args.vocabulary,
@@ -130,22 +129,21 @@ def main():
         "--runs", type=int, default=3, help="number of counted steps and searches (default: %(default)s)"
     )
     parser.add_argument(
-        "--together", type=int, default=3, help="number of presets that alternate (default: %(default)s)"
+        "--together", type=int, default=3, help="number of presets measured in turn (default: %(default)s)"
     )
     parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
     parser.add_argument("--documents", type=int, default=64, help="documents per batch (default: %(default)s)")
     parser.add_argument("--article", type=int, default=31, help="words per article (default: %(default)s)")
     parser.add_argument("--title", type=int, default=8, help="words per title (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--table", action="store_true", help="print the table of --output, and measure nothing")
-    parser.add_argument("--docs", type=Path, help="with --table, also put it into this page")
+    parser.add_argument("--table", action="store_true", help="print the table of --output without measuring")
+    parser.add_argument("--docs", type=Path, help="with --table, also write the table to this page")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if not args.table:
         report = measure(args)
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_record(args.output, report, args)
     generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 

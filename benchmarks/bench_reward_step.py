@@ -13,7 +13,6 @@ wall-clock time. The two steps alternate on the same batches, and the ratio comp
 
 import argparse
 import copy
-import json
 import statistics
 import time
 import warnings
@@ -22,8 +21,8 @@ from pathlib import Path
 import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.trainer import Trainer
-from machines import machine
 from omegaconf import OmegaConf, open_dict
+from records import write_record
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
 
@@ -45,7 +44,7 @@ def trainer(step, args):
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # a tiny rate hardly changes the weights of both models
+        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, both models keep nearly the same weights
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
@@ -93,6 +92,7 @@ def measure(threads, trainings, samples):
     ratios = [reward / plain for reward, plain in zip(times[REWARDS], times[LIKELIHOOD])]
     row = {f"CPU seconds, {step}": round(value, 3) for step, value in middle.items()}
     row["median of ratios"] = round(statistics.median(ratios), 2)
+    row["range of ratios"] = [round(min(ratios), 2), round(max(ratios), 2)]
     row["ratio of medians"] = round(middle[REWARDS] / middle[LIKELIHOOD], 2)
     print(f"{threads} threads: {row}", flush=True)
     return row
@@ -131,7 +131,7 @@ def profile(training, samples):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a training by likelihood")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a model trained by likelihood")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")
@@ -147,7 +147,6 @@ def main():
     trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}
     samples = batches(trainings[LIKELIHOOD], args)
     report = {
-        "machine": machine(),
         "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
         "times": "CPU seconds of the process, the steps taking turns",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
@@ -157,8 +156,7 @@ def main():
     if args.profile:
         report["CPU seconds of the parts of a step with rewards, one thread"] = profile(trainings[REWARDS], samples)
         print(report["CPU seconds of the parts of a step with rewards, one thread"])
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from machines import machine
+from records import write_record
 
 from fairseq_etads.evaluation import Settings, pair_scores, read_lines
 from fairseq_etads.evaluation.perl import find_perl_rouge
@@ -59,11 +59,11 @@ def main():
     parser.add_argument("hypotheses")
     parser.add_argument("references")
     parser.add_argument("--limit", type=int, default=1000, help="number of pairs to score (default: %(default)s)")
-    parser.add_argument("--what", default="", help="note for the result")
+    parser.add_argument("--what", default="", help="note to store with the result")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge_agreement.json")
     args = parser.parse_args()
     hypotheses, references = (read_lines(name)[: args.limit] for name in (args.hypotheses, args.references))
-    report = {"machine": machine(), "what": args.what, "pairs": len(hypotheses), "differences": {}}
+    report = {"what": args.what, "pairs": len(hypotheses), "differences": {}}
     for name, irregular in (
         ("as each does by itself", None),
         ("both with irregular forms", True),
@@ -86,12 +86,11 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # Some characters outside ASCII have an ASCII lower case. Python makes words of them and Perl does not.
+    # Some non-ASCII characters have a lower case in ASCII. Python treats them as letters; Perl does not.
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

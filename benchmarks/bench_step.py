@@ -23,6 +23,7 @@ from pathlib import Path
 import bench_generate
 import generate_table
 from machines import machine, processor
+from records import write_record
 
 from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
 from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
@@ -50,7 +51,7 @@ class PartClock:
 
     def __init__(self, decoder):
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._running = []  # lists of start and seconds of parts inside; the innermost is last
+        self._running = []  # stack of [start, seconds of nested parts]; the innermost part is last
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words
@@ -125,13 +126,13 @@ def main():
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of runs; their median counts (default: %(default)s)"
+        "--runs", type=int, default=3, help="number of runs; their median is reported (default: %(default)s)"
     )
-    parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
-    parser.add_argument("--docs", type=Path, help="replace the table in this page")
+    parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
+    parser.add_argument("--docs", type=Path, help="replace the table on this page")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY
@@ -147,7 +148,7 @@ def main():
             told = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, check=True)
             steps[used] = json.loads(told.stdout)
         report = {"machine": {**machine(), **processor()}, "words": [FEW, MANY], "runs": args.runs, "steps": steps}
-        args.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_record(args.output, report, args)
     generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from bench_stopping import batches, trained
-from machines import machine
+from records import write_record
 
 from fairseq_etads.data.shortlist_file import read_shortlist
 from fairseq_etads.evaluation.rouge import rouge
@@ -47,10 +47,10 @@ def main():
         "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure; fp32 must be among them"
     )
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
-    parser.add_argument("--run", type=Path, help="a training of scripts/train.sh, instead of the quickstart's")
-    parser.add_argument("--data", type=Path, help="data of --run: the folder bin of prepared data")
+    parser.add_argument("--run", type=Path, help="run of scripts/train.sh to measure (default: the quickstart's)")
+    parser.add_argument("--data", type=Path, help="data for --run: the bin folder of prepared data")
     parser.add_argument(
-        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is measured with it, too"
+        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is also measured with it"
     )
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):
@@ -92,13 +92,12 @@ def main():
     references = [words(dictionary, target) for sample in samples for target in sample["target"]]
     rows = [row_of(system, summaries, seconds[system], references, dictionary) for system in generators]
     report = {
-        "machine": machine(),
         "model": args.run.name if args.run else "quickstart",
         "documents": args.documents,
         "runs": args.runs,
         "rows": rows,
     }
-    args.output.write_text(json.dumps(report, indent=1) + "\n")
+    write_record(args.output, report, args, indent=1)
 
 
 def row_of(system, summaries, seconds, references, dictionary):

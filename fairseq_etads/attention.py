@@ -146,7 +146,7 @@ def _saliency_attention(
     training.
     """
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
-    if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); log 2 makes it the very same e at logits of 0
+    if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); with log 2, a logit of 0 leaves e unchanged
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:
         weights = attention_weights(q, k, key_padding_mask, own_format)

@@ -45,7 +45,7 @@ def source_version(sources: Path) -> Optional[str]:
 
 def _checkout_version(sources: Path) -> str:
     """Version according to git."""
-    # a git hook has variables that name another repository
+    # in a git hook, these variables name another repository
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*words: str) -> List[str]:

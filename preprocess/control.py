@@ -245,24 +245,24 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="directory to make: the same files, and control.json")
+    add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="folder to make, with the same files and control.json")
     add(
         "--length-bins",
         metavar="N",
         type=int,
-        help=f"maximum number of bins of lengths; 0: no words for lengths (default: {BINS})",
+        help=f"maximum number of length bins; 0: no words for lengths (default: {BINS})",
     )
-    add("--by-origin", action="store_true", help="also a word for where a document comes from")
+    add("--by-origin", action="store_true", help="also add a word for the origin of each document")
     add(
         "--like",
         metavar="MADE",
         type=Path,
-        help="take bins and origins from a directory that this command has made for a model's training",
+        help="take bins and origins from a folder that this command made for training a model",
     )
     add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
-    add("--length", metavar="K", type=int, help="all documents get the word for the K-th bin, from 1")
-    add("--origin", metavar="NAME", help="all documents get the word for this origin")
+    add("--length", metavar="K", type=int, help="give all documents the word of the K-th bin, counting from 1")
+    add("--origin", metavar="NAME", help="give all documents the word of this origin")
     return parser
 
 

@@ -73,7 +73,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy gets a separate counter. The reader's counts what happens while items are found, perhaps in this process.
+    # The copy gets a separate counter, because the reader's own counter may be in use in this process while items are
+    # found.
     _reader.counts = Counter()
 
 
@@ -235,7 +236,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # All items are read for every split, but counted only once.
+        # All items are read for every split but counted only once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
         if not writer.lines:
@@ -362,7 +363,7 @@ def _given(options: Any) -> Dict[str, Any]:
     """The options that are not off or empty; none if a report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # A seed of 0 is given like any other.
+    # A seed of 0 also counts as given.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 

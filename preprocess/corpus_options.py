@@ -17,7 +17,7 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
     """Add the options of all corpora; ``defaults`` are a reader's own."""
     add = parser.add_argument
-    add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
+    add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
     add(
         "--fallback-encoding",
         metavar="NAME",
@@ -30,14 +30,14 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         action="store_true",
         help="drop and count records that cannot be read or are not UTF-8 instead of stopping",
     )
-    add("--keep-empty", action="store_true", help="keep documents or summaries that are empty instead of dropping them")
+    add("--keep-empty", action="store_true", help="keep empty documents and summaries instead of dropping them")
     split = defaults.get("split", True)
     add(
         "--sentences",
         dest="split",
         action=argparse.BooleanOptionalAction,
         default=split,
-        help=f"cut paragraphs into sentences by rules (default: {'yes' if split else 'no'})",
+        help=f"split paragraphs into sentences by rules (default: {'yes' if split else 'no'})",
     )
     stops = defaults.get("full_stops", False)
     add(
@@ -56,15 +56,22 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         action="store_true",
         help="remove zero-width characters and bidirectional control characters (default: count them and warn)",
     )
-    add("--source-sentences", metavar="N", type=int, default=0, help="only the first N sentences of a document")
+    add(
+        "--source-sentences",
+        metavar="N",
+        type=int,
+        default=0,
+        help="keep keep only the first N sentences of a document",
+    )
     add(
         "--short-lead",
         metavar="CHARS",
         type=int,
         default=0,
-        help="... and one more if those have fewer characters (NAMAS on DUC: 1 sentence, 130)",
+        help="with --source-sentences, keep one more sentence if they have fewer characters (NAMAS on DUC: 1 "
+        "sentence, 130)",
     )
-    add("--source-words", metavar="N", type=int, default=0, help="only the first N words of a document")
+    add("--source-words", metavar="N", type=int, default=0, help="keep keep only the first N words of a document")
     add(
         "--train-references",
         choices=("first", "all"),
@@ -77,9 +84,9 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         type=parse_similarity,
         nargs="?",
         const=DEFAULT_SIMILARITY,
-        help=f"count, show and list ({LIST}) documents nearly equal to another of their split or of an earlier "
-        f"one: that share so much of their runs of {SHINGLE} words (without a value: {DEFAULT_SIMILARITY}). Takes "
-        "out nothing; needs datasketch (pip install datasketch)",
+        help=f"count, show and list ({LIST}) documents that share at least this much of their runs of {SHINGLE} "
+        "words with another document of their split or of an earlier one (without a value: "
+        f"{DEFAULT_SIMILARITY}). Removes nothing; needs datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace another corpus in TEXT")
     add_jobs(parser)

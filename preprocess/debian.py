@@ -61,7 +61,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # The files that describe the others come first. They tell a second run what an interrupted one has left.
+    # The files that describe the others come first: they tell the next run what an interrupted run has left.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -121,7 +121,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may be of another release than the given file
+    if options.translation:  # the lists may belong to another release than the given file
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
@@ -283,7 +283,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
     add("--sample", action="store_true", help="unpack the embedded sample instead of building")
-    add("--force", action="store_true", help="build again, or replace another corpus in --out")
+    add("--force", action="store_true", help="build the corpus again, or replace another corpus in --out")
     add("--lists", type=Path, metavar="DIR", help=f"default: {LISTS}")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"

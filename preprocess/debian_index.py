@@ -119,7 +119,7 @@ def join_lines(lines: Sequence[str]) -> str:
     An unindented marker counts only where an item can begin: elsewhere a dash may be part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # this is running text; the list items that follow it come next
+    text = ""  # running text; the list items after it come next
     items: List[str] = []
 
     def finish() -> str:

@@ -22,7 +22,7 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        for _ in read_lines(path):  # this finds invalid UTF-8; fairseq's own message would not say where it is
+        for _ in read_lines(path):  # finds invalid UTF-8; fairseq's own message would not give its position
             pass
         Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts

@@ -19,11 +19,11 @@ Make one dictionary for documents and summaries with which pointer models can co
   fairseq-preprocess --srcdict dict.source.txt --tgtdict dict.target.txt -s source -t target --trainpref train ...
 
 The files hold words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
---train files, which the model learns. Behind them, with count 0, stands every other word of the --train and --documents
-files: it has an id, so that it can be copied, and costs the model nothing. With --target-size, the first entries are
-that many words of --summaries, the only ones that the model generates; then come the other words that it learns to
-read, the most frequent of --train. The second dictionary has the same words, those that are only read with count 0.
-etads-prepare does all this by itself."""
+--train files, which the model learns. Every other word of the --train and --documents files follows with count 0: it
+has an id, so that it can be copied, and costs the model nothing. With --target-size, the first entries are that many
+words of --summaries, the only ones that the model generates; then come the other words that it learns to read, the most
+frequent of --train. The second dictionary has the same words; words that are only read have count 0. etads-prepare does
+all this itself."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,15 +31,24 @@ def build_parser() -> argparse.ArgumentParser:
         prog="etads-dictionary", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
-    parser.add_argument("--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts to learn words of")
     parser.add_argument(
-        "--documents", metavar="FILE", type=Path, nargs="*", default=[], help="texts to copy words from"
+        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
+    )
+    parser.add_argument(
+        "--documents",
+        metavar="FILE",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="texts with further words that can be copied",
     )
     parser.add_argument("--size", type=int, default=50000, help="words to learn; -1: all (default: %(default)s)")
     parser.add_argument(
-        "--target-size", type=int, metavar="N", help="how many of the --size words can be generated (default: all)"
+        "--target-size", type=int, metavar="N", help="number of the --size words that can be generated (default: all)"
     )
-    parser.add_argument("--summaries", metavar="FILE", type=Path, nargs="+", help="texts to take these words from")
+    parser.add_argument(
+        "--summaries", metavar="FILE", type=Path, nargs="+", help="texts with the words that can be generated"
+    )
     parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="dictionary of summaries to write")
     add_jobs(parser)
     return parser

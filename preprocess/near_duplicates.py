@@ -172,7 +172,7 @@ def _example(text: Path, value: float, split: str, number: int, other: str, plac
     """Show a pair with the beginnings of its documents; ``value`` is minus the similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-    start = max(same - QUOTED // 2, 0)  # the quotation starts near the place where they differ
+    start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
     quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
     places = [f"{name}.source, line {line}" for name, line in ((split, number), (other, place))]
     return {"similarity": round(-value, 2), "where": places, "text": quoted}

@@ -235,10 +235,10 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # None means that the option is not given, which --like needs to know.
+    # None means that an option was not given; --like needs to know this.
     flag: Any = {"action": "store_true", "default": None}
-    add("text", metavar="TEXT", type=Path, help="directory with the six text files")
-    add("out", metavar="OUT", type=Path, help="directory to make")
+    add("text", metavar="TEXT", type=Path, help="folder with the six text files")
+    add("out", metavar="OUT", type=Path, help="folder to make")
     add(
         "--tokens",
         choices=TOKENS,
@@ -248,7 +248,7 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--words",
         choices=WORD_KINDS,
-        help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
+        help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for text that is already tokenised; "
         "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
     )
     add("--size", type=int, help="BPE merges, SentencePiece pieces, or words kept (default: 8000)")
@@ -256,7 +256,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--model",
         metavar="FILE",
         type=Path,
-        help="for bpe: merges that subword-nmt has learned; for sentencepiece: a SentencePiece model (default: learned "
+        help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their numbers")
@@ -265,14 +265,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--dictionary",
         metavar="FILE",
         type=Path,
-        help="for gpt2: BART's dict.txt: the model then knows its words, in this order (default: the pieces of the "
-        "training text by frequency)",
+        help="for gpt2: BART's dict.txt, which then determines the model's words and their order (default: the "
+        "pieces of the training text, by frequency)",
     )
     add("--keep-case", **flag, help="do not lower-case (CNN/DM systems lower-case)")
     add(
         "--source-sentence-marks",
         **flag,
-        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules",
+        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; rules add it to documents without it",
     )
     add("--no-target-sentence-marks", **flag, help=f"drop {SENTENCE_MARK} from summaries")
     add(
@@ -284,39 +284,41 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--source-size",
         type=int,
-        help="words of documents kept, if separate (default: --size for words, all subwords)",
+        help="with separate dictionaries: number of words of documents to keep (default: --size for words, all for "
+        "subwords)",
     )
     add(
         "--target-size",
         type=int,
-        help="words of summaries kept, if separate (default: as --source-size). With one dictionary: how many of its "
-        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)",
+        help="with separate dictionaries: number of words of summaries to keep (default: --source-size). With one "
+        "dictionary: number of its words that can be generated, the most frequent ones of summaries; pointers "
+        "copy the others (default: all)",
     )
     add(
         "--factors",
         nargs="+",
         choices=FACTORS,
         metavar="NAME",
-        help="pos, ner, tf, idf, salience of documents' words. pos and ner are read from TEXT/SPLIT.source.pos and "
-        ".ner (a tag for each word between spaces), or made by --spacy-model; salience, a level of each sentence, from "
-        "TEXT/SPLIT.source.salience, which etads-shorten writes",
+        help="factors of documents' words: pos, ner, tf, idf, salience. pos and ner are read from "
+        "TEXT/SPLIT.source.pos and .ner (a tag for each word), or made by --spacy-model; salience, a level of "
+        "each sentence, is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
-    add("--tf-bins", type=int, help="bins of tf (default: 10)")
-    add("--idf-bins", type=int, help="bins of idf (default: 10)")
+    add("--tf-bins", type=int, help="number of bins of tf (default: 10)")
+    add("--idf-bins", type=int, help="number of bins of idf (default: 10)")
     add("--spacy-model", metavar="NAME", help="an installed model of spaCy, such as en_core_web_sm")
     add(
         "--like",
         metavar="PREPARED",
         type=Path,
-        help="take all options above, subwords and dictionaries from a directory that was prepared before; TEXT may "
-        "then have only some splits (a test set for a trained model)",
+        help="take all options above, subwords and dictionaries from an earlier OUT; TEXT may then have only some "
+        "splits (such as a test set for a trained model)",
     )
     add(
         "--shard",
         metavar="I/N",
-        help="make only the I-th of N shards of the words (2/4: the second of four), in OUT/shards. Several processes "
-        "or machines that see OUT can share the work; the same command without --shard then joins the shards and "
-        "continues",
+        help="tokenise only the I-th of N shards of the text (2/4: the second of four), into OUT/shards. Several "
+        "processes or machines that see OUT can share the work; the same command without --shard then joins the "
+        "shards and continues",
     )
     add_jobs(parser)
     return parser
@@ -328,7 +330,7 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and none is for marks
+    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and there is no piece for sentence marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},

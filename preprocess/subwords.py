@@ -105,7 +105,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
             model_type=kind,
             character_coverage=0.9995,
             user_defined_symbols=[SENTENCE_MARK],
-            max_sentence_length=10_000_000,  # the default of 4,192 bytes would leave long documents out
+            max_sentence_length=10_000_000,  # the default of 4,192 bytes would leave out long documents
             minloglevel=1,
         )
     except RuntimeError as error:

@@ -220,7 +220,7 @@ def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    extracting = commands.add_parser("extract", help="write summaries by an untrained system")
+    extracting = commands.add_parser("extract", help="write the summaries of an untrained system")
     extracting.set_defaults(run_command=write_extracts)
     extracting.add_argument("summaries", type=Path, help="file to write, one summary per line")
     extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
@@ -232,7 +232,7 @@ def main() -> None:
     cutting.add_argument(
         "--lengths", type=int, nargs=2, required=True, help="maximum numbers of words of documents and summaries"
     )
-    searching = commands.add_parser("search", help="write summaries by fairseq's example, as tokens")
+    searching = commands.add_parser("search", help="write the summaries of fairseq's example, as tokens")
     searching.set_defaults(run_command=search)
     searching.add_argument("checkpoint", type=Path)
     searching.add_argument("tokens", type=Path, help="file to write")
@@ -241,12 +241,12 @@ def main() -> None:
     searching.add_argument("--cpu", action="store_true", help="do not use a GPU")
     for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
         searching.add_argument(option, type=int, required=True, help="as in etads-summarize")
-    joining = commands.add_parser("detokenise", help="turn words into text")
+    joining = commands.add_parser("detokenise", help="convert words to text")
     joining.set_defaults(run_command=detokenise)
     joining.add_argument("words", type=Path)
     joining.add_argument("text", type=Path, help="file to write")
     joining.add_argument("--prepared", type=Path, required=True, help="prepared data of the words")
-    recording = commands.add_parser("record", help="keep a run")
+    recording = commands.add_parser("record", help="store the record of a run")
     recording.set_defaults(run_command=record)
     recording.add_argument(
         "run",
@@ -255,8 +255,8 @@ def main() -> None:
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)
-    recording.add_argument("--seed", type=int, required=True, help="seed of the training; 1 if there was none")
-    recording.add_argument("--command", required=True, help="command that makes this run")
+    recording.add_argument("--seed", type=int, required=True, help="seed of the training; 1 for an untrained system")
+    recording.add_argument("--command", required=True, help="command that produced this run")
     recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="checkpoint of a trained system: best or last")
     recording.add_argument("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")
     args = parser.parse_args()

@@ -82,7 +82,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    # The reason is in the last line or the one before, because stdout and stderr may arrive in another order.
+    # The reason is in one of the last two lines, because stdout and stderr may arrive in a different order.
     usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
     if usage:
         said = usage[-1].group(1)
@@ -290,7 +290,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             child.terminate()
 
     children.on_signals(pass_signal_on)
-    # The pipes of stdout and stderr are separate, so that neither cuts a line of the other.
+    # stdout and stderr have separate pipes, so that neither cuts into a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -326,13 +326,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", metavar="LOG", help="file to append the output to")
     parser.add_argument(
-        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if it takes longer"
+        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the command takes longer"
     )
     parser.add_argument(
         "--documents", metavar="N", type=int, help="number of documents that fairseq-generate summarises"
     )
     parser.add_argument("--new", action="store_true", help="replace LOG")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)

@@ -156,7 +156,9 @@ def main():
         "modules", nargs="*", metavar="MODULE", help=f"modules to test, of these (default: all): {', '.join(TESTS)}"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="number of mutants tested at a time (default: all cores)"
+    )
     parser.add_argument("--again", action="store_true", help="forget earlier results")
     parser.add_argument("--report", action="store_true", help="only print earlier results")
     parser.add_argument("--no-diffs", action="store_true", help="print the table without the survivors")

@@ -92,10 +92,10 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="outputs of the command")
-    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="what it reads")
-    parser.add_argument("--keeps", metavar="FILE", type=Path, help="where what it prints is kept")
-    parser.add_argument("--record", metavar="RECORD", type=Path, help="where command and files are recorded")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="inputs of the command")
+    parser.add_argument("--keeps", metavar="FILE", type=Path, help="file for the command's output")
+    parser.add_argument("--record", metavar="RECORD", type=Path, help="file for the record of command and files")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line(os.path.basename(args.command[0])):

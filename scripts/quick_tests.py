@@ -170,10 +170,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         usage=usage, description="\n".join(about), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: git knows)")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: all changes known to git)")
     parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="the commit to compare with (default: HEAD)")
-    parser.add_argument("--seconds", type=float, default=90, help="seconds of the tests, on one core (default: 90)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a report of pytest, and exit")
+    parser.add_argument("--seconds", type=float, default=90, help="time for the tests, on one core (default: 90)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a pytest report, and exit")
     args = parser.parse_args()
     if args.record:
         if not args.record.is_file():

@@ -46,10 +46,12 @@ once --makes "${splits[@]/#/$run/prepared/bin/labels.sentences.}" --reads "$run/
 documents=$(wc -l < "$text/train.source")
 steps=$(((documents + 63) / 64 * 2))
 [ "$steps" -ge 120 ] || steps=120
+every=$(((steps / ((documents + 63) / 64) + 9) / 10))  # a small text is read in many epochs; about ten are validated
 train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extractor "${whole[@]}" \
     --truncate-target 1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 50 \
     --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
-    --num-workers 0 --best-checkpoint-metric auc --maximize-best-checkpoint-metric ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    --num-workers 0 --validate-interval "$every" --save-interval "$every" --best-checkpoint-metric auc \
+    --maximize-best-checkpoint-metric ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
 probabilities=("${splits[@]/#/$run/probabilities.sentences.}")
 once --makes "$run/report.json" "${probabilities[@]}" --reads "$run/checkpoints/checkpoint_best.pt" "$run/prepared/bin" \
     -- etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000

@@ -48,7 +48,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (trainings, families)
         left.append((rest**2).mean())
         large = count > 1
-        if large.any():  # the variance of the mean of a family of m documents is family + document / m
+        if large.any():  # for a family of m documents, the variance of the mean is family + document / m
             within.append((means[:, large] ** 2 - left[-1] / count[large]).mean())
         means_of_systems.append(scores.mean(axis=0) - scores.mean())
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
@@ -95,8 +95,12 @@ def main() -> None:
     """Simulate all and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "comparisons.json", help="the JSON file")
-    parser.add_argument("--repeats", type=int, default=400, help="comparisons of each kind (default: %(default)s)")
-    parser.add_argument("--resamples", type=int, default=400, help="draws of each test (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=400, help="number of comparisons of each kind (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--resamples", type=int, default=400, help="number of draws of each test (default: %(default)s)"
+    )
     args = parser.parse_args()
     report: Dict[str, Any] = {
         "format": "fairseq-etads comparisons 1",

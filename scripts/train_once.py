@@ -117,10 +117,12 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
-    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="what etads-prepare made")
-    parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
-    parser.add_argument("--plugin", metavar="DIR", default="", help="recorded as fairseq_etads, wherever it is")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="folder made by etads-prepare")
+    parser.add_argument(
+        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the training takes longer"
+    )
+    parser.add_argument("--plugin", metavar="DIR", default="", help="folder of the plugin, recorded as fairseq_etads")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line("train.sh"):

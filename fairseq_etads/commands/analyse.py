@@ -155,7 +155,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # Marks join the sentences, so that ROUGE sees the same ones (with --sentence-mark '' it splits them again).
+        # Marks join the sentences, so that ROUGE sees the same sentences. With --sentence-mark '' it splits the text
+        # again.
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():

@@ -13,7 +13,7 @@ from ..platform.outputs import writing_by_name
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-average",
-        description="Write a checkpoint with the mean weights of several checkpoints of one training.",
+        description="Average the weights of several checkpoints of one training run.",
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
     parser.add_argument("output", metavar="OUT", type=Path, help="checkpoint to write; must not exist")

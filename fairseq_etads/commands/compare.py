@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="etads-compare [options] A B REF [REF ...]\n"
         "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
         "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Is one system really better than another? Paired tests on the ROUGE scores of the same documents, "
-        "or on the likelihoods of their references.",
+        description="Test whether one system is really better than another: paired tests on the ROUGE scores of the "
+        "same documents, or on the likelihoods of their references.",
         epilog="""\
 examples:
   etads-compare new.txt old.txt test.target
@@ -40,16 +40,16 @@ examples:
   etads-compare --likelihood runs/new runs/old
   etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
 
-  Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
-  p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). With --a and --b a system was trained several times: by Student's t, the test then
-  includes the spread among trainings and among documents, so that a lucky seed does not pass for a better system.
-  With a single training on each side, the test says nothing about other trainings of the same systems.
-  Documents that resemble each other (news of one event, packages of one source) are not independent: name their
-  families with --families, to draw whole families.
-  If you test several metrics or systems, correct the p-values for their number (Holm, or divide the level).
-  --likelihood compares how likely two trained models find the references (natural logarithm, mean over the tokens of
-  a summary). It varies far less than ROUGE, so it can detect smaller differences; but it says nothing about the search.
+  Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided p-values:
+  by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores, document by
+  document). Use --a and --b if each system was trained several times. The test, by Student's t, then includes the
+  spread among trainings as well as documents, so that a lucky seed is not mistaken for a better system. With a single
+  training on each side, the test says nothing about other trainings of the same systems. Documents that resemble each
+  other (news of one event, packages of one source) are not independent: give their families with --families, and whole
+  families are resampled. If you test several metrics or systems, correct the p-values for their number (Holm, or divide
+  the level). --likelihood compares how likely two trained models find the references (natural logarithm, mean over the
+  tokens of a summary). It varies far less than ROUGE, so it can detect smaller differences; but it says nothing about
+  the search.
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
@@ -62,13 +62,14 @@ examples:
     add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), one file per training")
     add("--b", metavar="B", nargs="+", default=[], help="the other system's summaries (or runs)")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
-    add("--families", metavar="FILE", help="names the family of each document, one per line (up to the first tab)")
+    add("--families", metavar="FILE", help="file with the family of each document, one per line (up to the first tab)")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
         "--likelihood",
         action="store_true",
-        help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
+        help="A and B are runs of scripts/train.sh; etads-likelihood scores them unless their scores are stored "
+        "already",
     )
     add("--subset", metavar="NAME", help="data set with the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint of each run (default: best)")

@@ -44,9 +44,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""\
 examples:
   etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
-  source <(etads completion bash)                                               for this shell; zsh in the same way""",
+  source <(etads completion bash)                                               for this shell; likewise for zsh""",
     )
-    parser.add_argument("shell", choices=("bash", "zsh"), help="the script is the same for both")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="shell; both use the same script")
     return parser
 
 

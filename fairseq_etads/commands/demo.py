@@ -32,7 +32,7 @@ prints the line that installs it.
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try a model folder, made by etads-export, on a page in the browser.",
+        description="Try a model folder made by etads-export on a page in the browser.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the model folder, or debian, the model that comes with the package",
     )
     parser.add_argument(
-        "--port", metavar="N", type=int, default=PORT, help="0 selects a free one (default: %(default)s)"
+        "--port", metavar="N", type=int, default=PORT, help="port to listen on; 0: any free port (default: %(default)s)"
     )
     parser.add_argument(
         "--host",
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--no-open", dest="open", action="store_false", help="do not open it (default)")
-    parser.add_argument("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    parser.add_argument("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
@@ -85,8 +85,8 @@ def _listen(port: int) -> socket.socket:
         InputError: the port is in use, or not permitted for this user.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this, a port that was in use a minute ago counts as taken. The option means something else on other
-    # systems.
+    # Without this option, a port that was in use a minute ago counts as taken. On other systems it means something
+    # else.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -131,8 +131,8 @@ def main(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # not in this thread, which stays alive: together with the worker's OpenMP threads, its own would be more than
-        # there are cores; waiting threads would fall asleep, and a summary would take up to twice as long
+        # This does not run in the main thread, which stays alive. Its OpenMP threads and the worker's would outnumber
+        # the cores; waiting threads would fall asleep, and a summary would take up to twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
@@ -156,7 +156,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            # The server would wait for unfinished responses.
+            # Otherwise the server would wait for unfinished responses.
             demo.worker.close()
             super().handle_exit(sig, frame)
 
@@ -165,7 +165,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        # No proxy stands before the server, so headers that claim one are not to be trusted.
+        # There is no proxy in front of the server, so headers that claim one cannot be trusted.
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=2,

@@ -69,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         "--source-column",
         metavar="NAME",
         default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
+        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser

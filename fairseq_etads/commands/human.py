@@ -38,8 +38,8 @@ example:
       --items 100 --annotators 20 --each 10 --out sheets --key key.json
   etads-human score --key key.json sheets/*.csv
 
-  Every annotator gets one sheet, as CSV for a spreadsheet and as a page for a browser, and fills in one of them. Do
-  not give the key away: it says which letter is which system. You can add the references as one more system. Marks
+  Every annotator gets one sheet in two formats, CSV for a spreadsheet and a page for a browser, and fills in either.
+  Keep the key secret: it says which system each letter stands for. You can add the references as one more system. Marks
   between sentences are not shown. - as a FILE of texts is standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
@@ -57,9 +57,9 @@ example:
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator of sentences inside a line, shown as a space on the sheets; '' for none (default: %(default)s)",
+        help="separator of sentences within a line, shown as a space on the sheets; '' for none (default: %(default)s)",
     )
-    add("--quiet", action="store_true", help="do not warn about the texts")
+    add("--quiet", action="store_true", help="suppress warnings about the texts")
     add("--items", metavar="N", type=int, default=100, help="number of documents to judge (default: %(default)s)")
     add("--annotators", metavar="N", type=int, default=3, help="number of sheets (default: %(default)s)")
     add("--each", metavar="N", type=int, help="number of documents per annotator (default: all)")
@@ -76,7 +76,7 @@ example:
     add = score.add_argument
     add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
     add("--key", metavar="FILE", required=True, help="key made with the sheets")
-    add("--skip-malformed", action="store_true", help="report wrong lines and skip them")
+    add("--skip-malformed", action="store_true", help="report invalid lines and skip them")
     add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="number of resamples (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
     add("--json", metavar="FILE", help="also write everything to FILE")
@@ -110,7 +110,7 @@ def _make(args: argparse.Namespace) -> None:
     args.key.parent.mkdir(parents=True, exist_ok=True)
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
-        # The file gets a byte order mark, because spreadsheets do not recognise UTF-8 without it.
+        # Spreadsheets recognise UTF-8 only by a byte order mark.
         table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)

@@ -25,8 +25,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Make labels for content selection from prepared documents and their summaries: files "
-        "labels.words.SPLIT or labels.sentences.SPLIT with one line per document. Or, with --pairs, write "
-        "matching sentences as pairs.",
+        "labels.words.SPLIT or labels.sentences.SPLIT with one line per document. With --pairs, write "
+        "pairs of matching sentences instead.",
         epilog="""\
 kinds:
   words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for others
@@ -44,14 +44,14 @@ examples:
 
   --pairs writes a pair for each sentence of a summary: the sentence of the document that --kind match finds goes to
   SPLIT.source, the summary's sentence to SPLIT.target. etads-prepare reads this text; a model trained on it rewrites
-  sentences.
-  All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
-  four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
+  sentences. All kinds but words, and --pairs, need documents with sentence marks (etads-prepare
+  --source-sentence-marks). The four kinds of sentence labels share one file name: use --out to keep several.
+  docs/selection.md describes them.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
     add("--kind", choices=tuple(KINDS), help="kind of labels, see below (default: words)")
-    add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder, and no labels")
+    add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder instead of labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     add(
         "--truncate-source",

@@ -20,8 +20,8 @@ examples:
   etads-likelihood runs/etads                    # the test split, by checkpoint_best.pt
   etads-likelihood runs/etads --subset valid --checkpoint last
 
-  The figures go into RUN/likelihood-SUBSET-CHECKPOINT.json and are used again as long as the checkpoint and the data
-  are the same. They are natural logarithms; a summary's end is one of its tokens.""",
+  The figures are written to RUN/likelihood-SUBSET-CHECKPOINT.json and reused while the checkpoint and the data are
+  unchanged. They are natural logarithms; the end symbol counts as a token of the summary.""",
     )
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
@@ -36,10 +36,10 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: RUN/prepared, or the training's)",
+        help="prepared data (default: RUN/prepared, or the data used in training)",
     )
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 

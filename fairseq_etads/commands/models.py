@@ -28,12 +28,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
-    parser.add_argument("--vocabulary", type=int, help=f"entries of the documents' dictionary (default: {VOCABULARY})")
+    parser.add_argument("--vocabulary", type=int, help=f"size of the documents' dictionary (default: {VOCABULARY})")
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="entries of the summaries' dictionary, or known to summaries in a shared dictionary (default: the same "
-        "as for documents)",
+        help="size of the summaries' dictionary, or number of words known to summaries in a shared dictionary "
+        "(default: the same as for documents)",
     )
     parser.add_argument(
         "--configs",

@@ -41,13 +41,13 @@ examples:
         type=Path,
         help="also write the probability of entailment, one line for each labelled pair",
     )
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
 def _add_synthesise(commands: Any) -> None:
     add = commands.add_parser("synthesise", help="make pairs from reference summaries").add_argument
-    add("text", metavar="TEXT", type=Path, help="folder with train.target, valid.target, test.target, or some of them")
+    add("text", metavar="TEXT", type=Path, help="folder with any of train.target, valid.target and test.target")
     add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
     add(
         "--documents",
@@ -77,14 +77,14 @@ def _add_train(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="with --vectors: texts with further words to know, such as the summaries to be judged",
+        help="with --vectors: texts with additional words to include, such as the summaries to be judged",
     )
     add(
         "--size",
         metavar="N",
         type=int,
         default=50_000,
-        help="know the N most frequent words of the pairs (default: %(default)s)",
+        help="size of the vocabulary: the N most frequent words of the pairs (default: %(default)s)",
     )
     add("--embed-dim", metavar="N", type=int, default=300, help="width of word vectors (default: %(default)s)")
     add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
@@ -110,12 +110,12 @@ def _add_train(commands: Any) -> None:
         "--words",
         choices=WORD_KINDS,
         default="ptb",
-        help="kind of words in raw text: the same as etads-prepare --words for the summaries to be judged (default: "
+        help="tokenisation of raw text, as in etads-prepare --words for the summaries to be judged (default: "
         "%(default)s)",
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
-    add("--hide-digits", action="store_true", help="write # for each digit, as Gigaword's headlines have it")
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--hide-digits", action="store_true", help="replace each digit by #, as in Gigaword's headlines")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
 
 
 def _synthesise(args: argparse.Namespace) -> None:

@@ -44,8 +44,8 @@ examples:
     add(
         "--figures",
         metavar="LIST",
-        help="draw only these figures, by their names in the log, separated by commas; they may include figures such "
-        "as wps or wall, which are omitted by default (default: all figures about the model)",
+        help="figures to draw: names in the log, separated by commas, including names such as wps or wall that are "
+        "omitted by default (default: all figures about the model)",
     )
     return parser
 

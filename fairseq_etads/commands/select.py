@@ -21,9 +21,9 @@ examples:
   etads-select runs/tagger                              # valid and test, by checkpoint_best.pt, into runs/tagger
   etads-select runs/tagger --subset train --report report.json
 
-  These files are read by the option --selection of fairseq-generate and of etads-extract. Where there are labels of the
-  same split (etads-labels), it says how well they are found: the area under the ROC curve, F1 at
-  --threshold, and the best F1 of any threshold. docs/selection.md describes all this.""",
+  fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
+  (etads-labels), it reports how well the selector finds them: the area under the ROC curve, F1 at --threshold, and the
+  best F1 of any threshold. docs/selection.md describes all this.""",
     )
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh, with checkpoints/")
@@ -38,14 +38,14 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: RUN/prepared, or the training's)",
+        help="prepared data (default: RUN/prepared, or the data used in training)",
     )
     add("--out", metavar="DIR", type=Path, help="folder for the files (default: RUN)")
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read the first N tokens of a document (default: as in training); others are not selected",
+        help="read the first N tokens of a document (default: as in training); later ones are not selected",
     )
     add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
     add(
@@ -57,7 +57,7 @@ examples:
     )
     add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 

@@ -14,8 +14,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Shorten the documents of parallel text to the sentences that an extractor finds likeliest, in the "
-        "documents' order. The result is text for etads-prepare.",
+        description="Shorten the documents of parallel text to the sentences that an extractor finds most probable, "
+        "in their original order. The result is text for etads-prepare.",
         epilog=f"""\
 OUT gets, for each split of the data,
   SPLIT.source              the picked sentences of a document a line, with <q> between them
@@ -34,21 +34,21 @@ examples:
   scripts/shorten.sh runs all but the last of these. docs/long.md describes them.""",
     )
     add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="directory for the shortened text")
-    add("--run", metavar="RUN", type=Path, required=True, help="where etads-select has written probabilities")
+    add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="folder for the shortened text")
+    add("--run", metavar="RUN", type=Path, required=True, help="folder with the probabilities written by etads-select")
     add(
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="TEXT as etads-prepare prepared it for the extractor (default: RUN/prepared)",
+        help="TEXT, prepared for the extractor by etads-prepare (default: RUN/prepared)",
     )
     add(
         "--words",
         metavar="N",
         type=int,
         default=WORDS,
-        help="pick sentences of at most N words together (default: %(default)s)",
+        help="pick sentences with at most N words in total (default: %(default)s)",
     )
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     return parser

@@ -25,18 +25,18 @@ examples:
   scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
-  At the end it says how many words a document of the validation data has on its list, and how many words of the
-  reference summaries are on it. docs/decoding.md says what a shortlist costs and gains.""",
+  At the end it reports how many words are on the list of a validation document, and how many words of the reference
+  summaries are on it. docs/decoding.md describes the costs and gains of a shortlist.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")
+    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
     add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} with the data)")
     add(
         "--frequent",
         metavar="N",
         type=int,
         default=1000,
-        help="number of words on every list, the most frequent ones of the summaries (default: %(default)s)",
+        help="put the N most frequent words of summaries on every list (default: %(default)s)",
     )
     add(
         "--per-word",
@@ -50,14 +50,14 @@ examples:
         metavar="N",
         type=int,
         default=400,
-        help="learn from the first N tokens of a document, the same number as the model reads (default: %(default)s)",
+        help="learn from the first N tokens of a document, as many as the model reads (default: %(default)s)",
     )
     add(
         "--truncate-target",
         metavar="N",
         type=int,
         default=100,
-        help="and from the first N tokens of a summary (default: %(default)s)",
+        help="learn from the first N tokens of a summary (default: %(default)s)",
     )
     return parser
 

@@ -61,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
         "source",
         metavar="DOCUMENTS",
         type=Path,
-        help="documents, one per line; or JSON lines or CSV, also with references",
+        help="documents, one per line; or JSON lines or CSV, which may also contain the references",
     )
     add("target", metavar="REFERENCES", type=Path, nargs="?", help="references of the documents, in the same order")
-    add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
-    add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
+    add("--source-column", metavar="NAME", default="", help="field of the document (default: detected)")
+    add("--target-column", metavar="NAME", default="", help="field of the reference (default: detected)")
     add(
         "--trials",
         metavar="N",
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="if there are more documents, use N at random, the same in every trial (default: %(default)s)",
+        help="use at most N documents, drawn at random and the same in every trial (default: %(default)s)",
     )
     add("--search", metavar="LIST", default="", help="options to search, separated by commas")
     add(
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         help="random seed of the search and of the documents (default: %(default)s)",
     )
     add("--write", action="store_true", help="make the best options the defaults of FOLDER")
-    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
     add(
         "--encoder-memory",
@@ -344,7 +344,7 @@ def _tune_weights(
     common: Dict[str, Any],
 ) -> None:
     """Run minimum-error-rate training, and with --write put the best weights into the folder."""
-    from ..jobs.tuning.extractive_weights import NBEST, as_option, tune_weights
+    from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
 
     summarizer = load()
     tuning = tune_weights(
@@ -363,7 +363,7 @@ def _tune_weights(
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
     print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
     print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
-    decoding = {**summarizer.config.decoding, "extractive_weights": weights}
+    decoding = {**summarizer.config.decoding, OPTION: weights}
     _write(
         args,
         f"the weights of round {tuning.best.number}",

@@ -131,7 +131,7 @@ class SentenceTargets(TokenValues):
         """Targets of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # the number of sentences that the model reads
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
             for row, field in zip(rows, fields):
@@ -219,11 +219,11 @@ class DocumentLabels:
         """Add a model's labels to batches; see the attributes."""
         self.unit, self.in_order = unit, in_order
 
-    def read_for_criterion(self, cfg: Any) -> None:
-        """Add to batches the sentence labels that a criterion needs, by its options ``cfg``."""
+    def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
+        """Add to batches the labels that a criterion needs, by its options ``cfg`` and its class."""
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
-        if hasattr(cfg, "abstractor"):  # only extractor_rl has this option, and it learns from rewards
+        if getattr(criterion, "reads_labels", None) is False:
             self.read(None)
         self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 
@@ -246,7 +246,7 @@ class DocumentLabels:
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
             path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
-            # etads-select does not need labels. In training the criterion reports what is missing.
+            # etads-select does not need labels. In training, the criterion reports missing labels.
             if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")

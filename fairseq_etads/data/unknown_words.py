@@ -126,7 +126,7 @@ def warn_of_few_words(data: Path) -> None:
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was made by other means, or by a version with an older report.
+        # The data was made by other means, or by a version that wrote an older kind of report.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]

@@ -70,7 +70,7 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # an example is a lack of memory; the next document may be shorter
+    except Exception as error:  # for example, out of memory; the next document may be shorter
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 

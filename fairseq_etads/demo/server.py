@@ -141,8 +141,8 @@ class Demo:
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # in a thread: the first call with an --infer-dtype packs weights. It raises for options that the model does
-            # not support
+            # This runs in a thread, because the first call with an --infer-dtype packs weights. It raises an error for
+            # options that the model does not support.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -163,7 +163,7 @@ class Demo:
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
         def tell(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # this error means that the server has ended and its loop is closed
+            with contextlib.suppress(RuntimeError):  # the server has ended and its event loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def work(job: Job) -> None:

@@ -96,7 +96,7 @@ class Worker:
                     job.work(job)
             except StoppedError:
                 pass
-            except Exception:  # an error must not affect the next job
+            except Exception:  # an error in one job must not affect the next one
                 _logger.exception("a summary failed")
             finally:
                 with self._changed:

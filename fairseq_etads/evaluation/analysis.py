@@ -16,7 +16,7 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, marks (\p{M}) are parts of letters. Joiners stand inside words there and in Persian.
+# In Indic scripts, marks (\p{M}) are parts of letters. Joiners occur within words of these scripts and of Persian.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),

@@ -131,7 +131,7 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # the document stands only next to its first summary
+        document = documents[index] if item != last else ""  # only the first summary's row has the document
         last = item
         texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -300,7 +300,7 @@ def _read_row(
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
-    if belongs_to and belongs_to != key.get("id", belongs_to):  # the sheets of earlier versions have no id
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets made by earlier versions have no id
         raise ValueError("the sheet belongs to another key: another run of etads-human make wrote it")
     sheet = key["sheets"].get(annotator)
     if sheet is None:

@@ -44,8 +44,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=NAMES,
         nargs="+",
         default=[],
-        help="further scores: METEOR, needs WordNet; BERTScore, needs a model (pip install bert-score); and two "
-        "rewards of training: rougesal, needs --saliency-documents, and entail, needs --entail-model",
+        help="further scores: METEOR (needs WordNet), BERTScore (needs a model and pip install bert-score), and two "
+        "training rewards: rougesal (needs --saliency-documents) and entail (needs --entail-model)",
     )
     add(
         "--wordnet",

@@ -59,7 +59,7 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
             continue
         directory = Path(spec.origin).parent
         settings = directory / "settings.json"
-        if settings.is_file():  # files2rouge stores the place of the script in this file
+        if settings.is_file():  # files2rouge stores the script's path in this file
             yield package, Path(str(json.loads(settings.read_text(encoding="utf-8")).get("ROUGE_path", ""))).parent
         yield package, directory / "RELEASE-1.5.5"
 

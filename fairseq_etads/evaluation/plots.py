@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-# This holds even if another library has lowered the root logger's level.
+# Set the level here, because another library may have lowered the root logger's level.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 

@@ -55,8 +55,8 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
         An index into each beam.
     """
     bits: Dict[Tuple[int, int], int] = {}  # the bit that stands for each bigram
-    # An entry of each list belongs to a combination of the sentences so far: its bigrams, their number with
-    # repetitions, its score and its length.
+    # Each list has an entry per combination of the sentences so far: its bigrams, their number with repetitions, its
+    # score and its length.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []

@@ -54,7 +54,7 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
 
     The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
-    # Equal differences that are summed in another order may differ in their last digits.
+    # Equal sums may differ in their last digits, because the order of addition differs.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
 

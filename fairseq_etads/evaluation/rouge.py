@@ -40,7 +40,7 @@ METRICS = ("rouge1", "rouge2", "rougeL")
 """Metrics that are scored by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
 """The figures of each metric, in their order in arrays of scores, with their names in tables."""
-# This maps our name of a metric to rouge-score's name; in rouge-score, "rougeL" joins all sentences into one.
+# Our names of metrics -> rouge-score's names. rouge-score's "rougeL" joins all sentences into one.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
@@ -238,7 +238,8 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # The number of matches is recall times the reference's n-grams. The hypothesis's n-grams count once per reference.
+    # The number of matches is recall times the number of the reference's n-grams. The hypothesis's n-grams are counted
+    # once per reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -320,7 +321,7 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
-    # This imports the libraries before worker processes are forked, rather than in each of them.
+    # Import the libraries before the worker processes are forked, rather than in each of them.
     _scorer(settings)
     score = functools.partial(_prepare_and_score, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)

@@ -18,7 +18,7 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# These are weaker hints. They excuse a name like "test.target-summaries.txt", but do not make a reference suspicious.
+# Weaker hints: they excuse a name like "test.target-summaries.txt", but do not make a reference suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 

@@ -17,7 +17,8 @@ TRAIN = "train"
 """Name of the series of means over ``--log-interval`` batches; validations are named after their data set."""
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy: if an interruption cut off a line and another line follows on it, the second one counts.
+# The pattern is greedy: if an interruption cut off a record and another one follows on the same line, the second one is
+# read.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )

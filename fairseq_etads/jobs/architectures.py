@@ -74,7 +74,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = with_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # this replaces the mark, so that dictionaries of equal length also differ
+        target.add_symbol("summary")  # replaces the mark, so that dictionaries of equal length differ as well
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # tensors on this device have shapes but no memory

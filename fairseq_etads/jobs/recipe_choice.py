@@ -24,6 +24,7 @@ from ..platform.errors import InputError
 from ..search.lengths import Lengths
 from ..search.options import flag
 from ..text.atomic import read_json, write_json
+from ..text.words import SENTENCE_MARK
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
@@ -32,8 +33,11 @@ SAMPLE = 20_000
 """Number of texts in the evenly spaced sample that is measured."""
 
 
-def measure(folder: Path, one_dictionary: bool = True) -> Data:
+def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
     """Measure the lengths of FOLDER/train.source and FOLDER/train.target in tokens separated by spaces.
+
+    Args:
+        marks: count marks between sentences as tokens.
 
     Raises:
         InputError: a file is missing or empty.
@@ -45,7 +49,9 @@ def measure(folder: Path, one_dictionary: bool = True) -> Data:
     pairs = _count_lines(paths[0])
     if not pairs:
         raise InputError(f"{paths[0]}: it is empty")
-    documents, summaries = (Lengths(len(line.split()) for line in _sample(path, pairs)) for path in paths)
+    texts = [map(bytes.split, _sample(path, pairs)) for path in paths]
+    mark = SENTENCE_MARK.encode()
+    documents, summaries = (Lengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts)
     return Data(pairs, documents, summaries, one_dictionary)
 
 
@@ -192,7 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--given", nargs=argparse.REMAINDER, default=[], help="options of fairseq-train, the last ones")
+    parser.add_argument(
+        "--given", nargs=argparse.REMAINDER, default=[], help="further options of fairseq-train, which come last"
+    )
     return parser
 
 

@@ -24,7 +24,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
-    except InputError:  # the checkpoint has the path of its data
+    except InputError:  # the checkpoint contains the path of its training data
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
 

@@ -40,7 +40,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
             f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
-            "model with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
+            "model with --sentence-attention extractor); etads-rewrite takes an extractor of sentences in order"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)
@@ -102,7 +102,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # For words, padding may be on either side. For sentences, units without words keep their numbers.
+            # For words, padding may be on either side. For sentences, units without words keep their indices.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 

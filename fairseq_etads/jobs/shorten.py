@@ -116,6 +116,6 @@ def _shorten_split(
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
     """Sentences of a raw line that have tokens; None if their number differs from the ``encoded`` ones."""
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
-    if len(sentences) != len(encoded):  # the tokeniser drops sentences in which no words remain
+    if len(sentences) != len(encoded):  # the tokeniser drops sentences without words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None

@@ -34,7 +34,8 @@ def _has_instructions(*names: str) -> bool:
     Args:
         names: names of functions in ``torch.cpu``; they differ between versions of torch.
     """
-    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY requests it
+    # the processor's capability, or the one that ATEN_CPU_CAPABILITY requests
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
         return False
     return any(getattr(torch.cpu, name, bool)() for name in names)
 

@@ -167,7 +167,7 @@ def _has_exact_products(device_type: str) -> bool:
     """Tell whether float32 products are exact: torch may not round their factors to fewer bits (TF32, bfloat16)."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # newer torch, if the precision was set only for some kinds of operations
+    except RuntimeError:  # raised by newer versions of torch if the precision was set only for some kinds of operations
         return False
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")

@@ -88,7 +88,7 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
         focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
         square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
         reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
-        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # so that log2 is finite even at strength 0
+        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # keeps log2 finite at strength 0
         unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
         exact = torch.round(coefficients / unit) * unit
@@ -170,7 +170,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # a document without words in this part
+        first = first.masked_fill(first.isinf(), 0.0)  # for a document without words in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)

@@ -5,7 +5,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
-from typing_extensions import TypeGuard  # torch also needs it
+from typing_extensions import TypeGuard  # torch depends on it, too
 
 from .cpu import has_faster_linear, plain_linear
 
@@ -17,7 +17,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # not a view, and neither is torch's own result: an in-place operation on a view copies its gradient three times
+        # The result is not a view, as in torch: an in-place operation on a view copies its gradient three times.
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -30,7 +30,7 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
         if ctx.needs_input_grad[1]:
-            of_weight = gradient.t().mm(rows)  # for this product oneDNN is not faster
+            of_weight = gradient.t().mm(rows)  # oneDNN is not faster for this product
         if ctx.needs_input_grad[2]:
             of_bias = gradient.sum(dim=0)
         return of_x, of_weight, of_bias

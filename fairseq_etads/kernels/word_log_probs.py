@@ -92,8 +92,8 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        # The sum is kept in float32. Rounded to half precision after every chunk, it would lose most of the
-        # contributions of late chunks.
+        # The sum is kept in float32. If it were rounded to half precision after every chunk, it would lose most of the
+        # contributions of later chunks.
         of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0

@@ -210,8 +210,7 @@ class _WeightedSum(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
-            # Records are detached. With its history, a record would keep the graph alive, and the graph would keep the
-            # records alive.
+            # Records are detached: otherwise a record and the graph would keep each other alive.
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 

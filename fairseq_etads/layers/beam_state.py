@@ -53,8 +53,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
         # (B, 1, beam, columns): the negation of ``visible`` for masked_fill, with a dimension for heads
         self.hidden = self.visible
-        self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free ones, D)
-        self._free_steps = 0  # number of further steps for which the cached tensors have space
+        self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free columns, D)
+        self._free_steps = 0  # number of further steps that fit into the cached tensors
 
     def begin_step(self) -> None:
         """Add a column for each beam, visible only to it. Call this before the decoder."""
@@ -92,7 +92,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)
         if parents.size(1) != self.beam:
-            self._free_steps = 0  # the free columns were for the old number of beams
+            self._free_steps = 0  # the free columns were allocated for the old number of beams
         self.documents, self.beam = parents.shape
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
@@ -102,7 +102,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # Documents have different numbers of visible columns. The ones with fewer keep some invisible columns.
+        # Documents differ in the number of visible columns. Documents with fewer of them keep some invisible columns.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():
@@ -114,6 +114,6 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         count = kept.size(1)
         result = past.new_empty(documents, heads, count + self._free_steps * self.beam, width)
         first = torch.arange(documents * heads, device=past.device).view(documents, heads, 1) * columns
-        index = (first + kept.unsqueeze(1)).view(-1)  # indices of rows among B * H * columns
+        index = (first + kept.unsqueeze(1)).view(-1)  # indices into the B * H * columns rows
         result[:, :, :count] = past.view(-1, width).index_select(0, index).view(documents, heads, count, width)
         return result

@@ -44,10 +44,11 @@ class CopyHistory(NamedTuple):
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
         same = words[:, :, None] == source[:, None]  # (N, T', S): True if position j has the word before step t
-        # This marks the words written before each step. For the last step alone there is a faster way.
+        # Mark the words written before each step. For the last step alone there is a faster way.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
-        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))  # and so did the step and the position before
+        # and the previous step and position also matched
+        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))
         return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
 
 

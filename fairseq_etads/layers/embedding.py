@@ -44,8 +44,8 @@ class VocabularyEmbedding(nn.Embedding):
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # The constructor gets a weight, because it would otherwise initialise one. The meta device would avoid this,
-        # too, but importing it takes a second.
+        # Without a weight, the constructor would initialise one. The meta device would also avoid this, but importing
+        # it takes a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight

@@ -116,7 +116,7 @@ class PointerOutput:
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # A row with nothing masked must stay exactly the same with λ = 1. So must a document without any word.
+        # A row without masked words must stay exactly the same when λ = 1, and so must a document without words.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -181,7 +181,7 @@ class PointerOutput:
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # other operations need the unchanged scores for their gradients
-            # Fillers get a column of their own. With column 0, bos would get its gradient once for each filler.
+            # Fillers get a separate column. In column 0, bos would receive its gradient once for each filler.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
@@ -325,7 +325,7 @@ class PointerHead(nn.Module):
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
-        # A softmax over no word would be NaN. So a document without words gets no attention, and its gate only
+        # A softmax over no words would be NaN. A document without words therefore gets no attention, and its gate only
         # generates.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)

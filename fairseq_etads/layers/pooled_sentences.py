@@ -47,7 +47,7 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        # (V,), saved in the checkpoint, because dictionaries may lose their counts
+        # (V,), saved in the checkpoint because dictionaries may lose their counts
         self.register_buffer("weights", weights)
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
@@ -66,7 +66,7 @@ class SentenceFeatures(nn.Module):
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
         )  # P distinct words of sentences
-        place = pairs // span  # document and sentence as one number
+        place = pairs // span  # index of a pair of document and sentence
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
@@ -77,14 +77,17 @@ class Bidirectional(nn.Module):
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
-        # torch's module applies dropout between its layers in training mode. But cuDNN has a backward pass only in that
-        # mode, and rewards need it without dropout
+        # torch's module applies dropout between its layers in training mode. cuDNN has a backward pass only in that
+        # mode, but training by rewards needs one without dropout
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        # With the order of the texts, torch would also put their lengths back into it, and wait for a GPU to do so.
+        in_order = PackedSequence(packed.data, packed.batch_sizes)
+        states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
+        states = states.index_select(0, packed.unsorted_indices)
         hidden, cells = final if isinstance(final, tuple) else (final, None)
         last_cells = None if cells is None else torch.cat([cells[-2], cells[-1]], dim=1)
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
@@ -219,7 +222,7 @@ def with_one_bias(network: Network) -> Network:
         if name.startswith("bias_hh"):
             delattr(network, name)
             network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
-    if isinstance(network, nn.LSTM):  # torch also keeps an LSTM's weights in a list
+    if isinstance(network, nn.LSTM):  # torch's LSTM also keeps its weights in a list
         network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
     return network
 
@@ -274,7 +277,7 @@ def read_by_sentence(
     lengths = (last - first + 1).masked_fill(missing, 0)
     width = max(1, int(lengths.max()))
     rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # position of a token in its sentence
-    # a row of W places for each of N sentences, and one place for all padding
+    # a row of W places for each of the N sentences, and one place for all padding
     place = (ids * width + rank).masked_fill(padding, count * width)  # (B, S)
     table = x.new_zeros(batch, count * width + 1, x.shape[2]).scatter(1, place[:, :, None].expand_as(x), x)
     empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
@@ -383,7 +386,7 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # the bias is a column, so that its rows can be looked up
+        column = torch.zeros(words, 1)  # the bias is a column, so that rows can be looked up
         if bias:
             self.bias = nn.Parameter(column)
         else:

@@ -118,7 +118,7 @@ class SentenceSelection(NamedTuple):
         wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)
         mass = wanted.sum(dim=2) * begins
         counted = mass > 0
-        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # half precision may have rounded them
+        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # because half precision may have rounded them
         each = (torch.xlogy(wanted, wanted) - wanted * log_probs).sum(dim=2)  # (N, T)
         return (each * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
 

@@ -182,12 +182,11 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        # In search, a mask without padding costs time in every step. On a GPU, finding out whether there is padding
-        # costs more.
+        # In search, a mask without padding costs time in every step; on a GPU, checking for padding costs even more.
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # They are converted once to the dtype and the layout that every step's products read.
+            # Convert them once to the dtype and layout that the products of every step read.
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
                 name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")

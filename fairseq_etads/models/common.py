@@ -164,7 +164,7 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
             selected[name] = [tensor.index_select(0, documents) for tensor in value]
         elif isinstance(value, OutputVocabulary):
             selected[name] = value.select(documents)
-        else:  # the value is rows of the output layer, which belong to the whole batch
+        else:  # the rows of the output layer belong to the whole batch
             selected[name] = value
     return selected
 

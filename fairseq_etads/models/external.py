@@ -101,7 +101,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # this copy of the task gets dictionaries without a copy tail
+    known = copy.copy(task)  # a copy of the task with dictionaries that have no copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -142,7 +142,7 @@ def _give_positions(cfg: Any, task: Any) -> None:
     """Set the number of positions of a model that takes it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # the first rows of the model's tables stand for no position
+        padding = task.src_dict.pad() + 1  # the first rows of the model's tables belong to no position
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target

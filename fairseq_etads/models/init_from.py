@@ -165,7 +165,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of rows that stand for no position
+        padding = task.source_dictionary.pad() + 1  # number of rows that belong to no position
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"

@@ -387,10 +387,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In search, a GPU computes everything that may be needed, because waiting for an answer in every step would
-        # take longer.
+        # In search on a GPU, everything that may be needed is computed, because synchronising in every step would take
+        # longer.
         unasked = words.is_cuda and incremental_state is not None
-        # Padding on the right needs no care, because nothing after a summary's end is used.
+        # Padding on the right can be ignored, because nothing after a summary's end is used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # The steps are unbound once, because indexing each step would create a gradient tensor of all steps every time.
@@ -532,8 +532,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         bounded: bool,
     ) -> DecoderOutput:
         """Replace readouts (N, T, R) by logits (N, T, C), and add the vocabulary and the pointer."""
-        # In search, the vocabulary and its rows are kept between steps. In training they are not, because each call's
-        # rows have a gradient.
+        # In search, the vocabulary and its rows are kept between steps. In training they are computed again in every
+        # call, because the rows have a gradient.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)

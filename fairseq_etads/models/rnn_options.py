@@ -64,7 +64,7 @@ class RecurrentConfig(PointerOptions):
         },
     )
     encoder_projection: int = field(
-        default=0, metadata={"help": "let attention read W [encoder state], N wide, instead of the state (0: off)"}
+        default=0, metadata={"help": "let attention read W [encoder state], of width N, instead of the state (0: off)"}
     )
     learnt_start: bool = field(
         default=False, metadata={"help": "learn the initial states of the encoder's networks instead of using 0"}
@@ -72,22 +72,22 @@ class RecurrentConfig(PointerOptions):
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a decoder's "
-            "with --encoder conv)"
+            "help": "recurrent networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a "
+            "decoder for --encoder conv)"
         },
     )
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017; linear: "
-            "none), or zero: it is 0 (Chopra et al. 2016)"
+            "help": "nonlinearity a of the decoder's initial state, a(W [last states] + b) (relu: See et al. 2017; "
+            "linear: none); zero: an initial state of 0 (Chopra et al. 2016)"
         },
     )
     merge_input: bool = field(
         default=False,
         metadata={
-            "help": "let the decoder's cell read W [word's vector; context] + b, of a word vector's width, instead of "
-            "both (See et al. 2017)"
+            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word vector, "
+            "instead of [word's vector; context] (See et al. 2017)"
         },
     )
     attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
@@ -107,8 +107,8 @@ class RecurrentConfig(PointerOptions):
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
-            "help": "score of attention. additive: v tanh(query + key); dot: the state times the key, without weights "
-            "(Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
+            "help": "score of attention. additive: v tanh(query + key); dot: the product of state and key (Chopra et "
+            "al. 2016); with --encoder rnn, the keys are W h (Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
@@ -124,14 +124,16 @@ class RecurrentConfig(PointerOptions):
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "places of --dropout in addition to the readout. words: word vectors and encoder states; state: "
-            "the decoder's state after each step, instead of these"
+            "help": "where --dropout applies, besides the readout. words: word vectors and encoder states; state: "
+            "the decoder's state after each step"
         },
     )
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
     )
-    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
+    )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
     )
@@ -160,7 +162,7 @@ class RecurrentConfig(PointerOptions):
         },
     )
     coverage: bool = field(
-        default=False, metadata={"help": "give attention the sum of its earlier weights (See et al. 2017)"}
+        default=False, metadata={"help": "let attention read the sum of its earlier weights (See et al. 2017)"}
     )
     temporal_attention: bool = field(
         default=False,
@@ -186,7 +188,10 @@ class RecurrentConfig(PointerOptions):
     )
     max_sentences: int = field(
         default=EXTRACTOR["max_sentences"],
-        metadata={"help": "maximum number of sentences per document that the extractor reads; others get no attention"},
+        metadata={
+            "help": "maximum number of sentences per document that the extractor reads; later sentences get no "
+            "attention"
+        },
     )
     max_sentence_words: int = field(
         default=EXTRACTOR["max_sentence_words"],
@@ -320,7 +325,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # See et al.'s sizes with Nallapati et al.'s decoder, and one table for both sides and the output layer.
+    # The sizes of See et al. and the decoder of Nallapati et al., with one table for both sides and the output layer.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,

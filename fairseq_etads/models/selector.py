@@ -7,7 +7,7 @@ etads-select writes their probabilities.
 import math
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -16,6 +16,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
+from ..layers.capabilities import TrainedBy
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
@@ -37,14 +38,14 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
     Attributes:
         unit: the units that it selects, "words" or "sentences".
         special: tokens of documents that are not words.
-        criterions: names of the criterions that train it.
+        trained_by: the criterion that trains it.
         labels_in_order: whether its labels are the sentences in the order of the summary (see
             :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token).
     """
 
     unit: str
     special: List[int]
-    criterions: Tuple[str, ...]
+    trained_by: TrainedBy
     labels_in_order = False
 
     @property
@@ -63,7 +64,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 class Selector(SelectingModel):
     """A model of the probability that each word or sentence is selected."""
 
-    criterions = ("selection_nll",)
+    trained_by = TrainedBy("selection_nll", "an architecture that selects words or sentences")
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Run on documents (B, S), int64. Returns a :class:`SelectorOutput`."""
@@ -164,14 +165,14 @@ class ExtractorConfig(FairseqDataclass):
     encoder_hidden_size: int = field(default=200, metadata={"help": "width of each direction of both GRUs, and of u"})
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
     max_sentences: int = field(
-        default=50, metadata={"help": "maximum number of sentences read per document; others get 0"}
+        default=50, metadata={"help": "maximum number of sentences read per document; later ones get probability 0"}
     )
     max_sentence_words: int = field(default=50, metadata={"help": "maximum number of words read per sentence"})
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the maximum "
-            "of word vectors, which takes a small part of the time"
+            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the "
+            "maximum of word vectors, which is many times faster"
         },
     )
     sentence_features: bool = field(
@@ -183,7 +184,10 @@ class ExtractorConfig(FairseqDataclass):
     )
     sentence_place_dim: int = field(
         default=0,
-        metadata={"help": "with --sentence-encoder pool: width of vectors of the place, from either end (0: none)"},
+        metadata={
+            "help": "with --sentence-encoder pool: width of the vectors of a sentence's place, counted from "
+            "either end (0: none)"
+        },
     )
     cross_fit: bool = field(
         default=False,

@@ -132,7 +132,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # On a GPU the mask is always kept, because finding out whether there is padding would make the GPU wait.
+        # On a GPU the mask is always kept, because checking for padding would make the GPU wait.
         memory, mask = last, padding_mask if padding_mask.is_cuda or padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
@@ -166,8 +166,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # only embed_positions gets whole summaries from fairseq's decoder, which adds its result to the word
-            # vectors
+            # fairseq's decoder passes whole summaries only to embed_positions, and adds its result to the word vectors
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -221,8 +220,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             features_only: return the output layer's input in place of logits.
             request: the words that a loss needs, instead of logits of all words.
         """
-        # With this flag, fairseq asks for the padding mask in any case. Without it, fairseq waits for a GPU to learn
-        # whether there is padding.
+        # With this flag, fairseq always asks for the padding mask. Without it, fairseq waits for the GPU to check for
+        # padding.
         self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])

@@ -65,30 +65,31 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centres of focus-attention: absolute, anywhere in the document (the paper's), or relative to the "
-            "query's position, with heads that begin at the query and at its neighbours"
+            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: "
+            "near the query, with heads that start at the query and at its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
     focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
         default="fixed",
         metadata={
-            "help": "factor of focus-attention's bias: fixed at 1 (the paper's), or learned for each head, beginning "
-            "at 0, so that a plain Transformer's weights give a plain Transformer"
+            "help": "factor of focus-attention's bias. fixed: 1 (as in the paper); learned: one for each head, "
+            "starting at 0, so that the weights of a plain Transformer give a plain Transformer"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="sigmoid",
         metadata={
-            "help": "gate of saliency-selection: sigmoid, between 0 and 1 (the paper's); open, between 0 and 2; "
-            "normalised, where the weights sum to 1. At the start of training, the last two equal plain attention"
+            "help": "gate of saliency-selection: sigmoid, between 0 and 1 (as in the paper); open, between 0 and 2; "
+            "normalised, where the weights sum to 1. At the start of training, the last two equal plain "
+            "attention"
         },
     )
     pointer_initial_generate: float = field(
         default=0.0,
         metadata={
             "help": "initial probability of generating instead of copying, such as 0.99 for a pretrained decoder "
-            "(default 0: about one half, different in every state)"
+            "(default 0: not fixed, about one half)"
         },
     )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
@@ -133,7 +134,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
 
 
-# Options of TransformerConfig without meaning here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -147,8 +148,7 @@ _PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
 
-# These are the forms of the mechanisms in the layers of --focus-layers and --saliency-layers; the defaults are the
-# paper's.
+# Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are as in the paper.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -197,8 +197,8 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
-# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights, and ETADS's mechanisms
-# in the forms that start with plain attention, so that the initial model is BART (docs/bart.md).
+# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights. ETADS's mechanisms are
+# in the forms that start as plain attention, so that the initial model is BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",

@@ -61,9 +61,10 @@ def _checkpoint_classes() -> List[Any]:
     # torch asks classes for their names; Python 3.9's Any is not a class and has none
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    classes.append(distributed_utils._TensorPlaceholder)  # with this class one worker sends a checkpoint to the others
+    # stands for tensors in a checkpoint that one worker sends to the others
+    classes.append(distributed_utils._TensorPlaceholder)
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # Checkpoints of 2019, such as BART's, contain averages of training under the module's name at that time.
+    # Checkpoints of 2019, such as BART's, contain meters pickled under the old name of their module.
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
@@ -152,7 +153,8 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    except Exception:  # of many classes, as in _weights_only; such a checkpoint is never recommended
+    # errors of many classes are possible, as in _weights_only; such a checkpoint is never recommended
+    except Exception:
         return -1, False
 
 
@@ -389,7 +391,8 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def step_once(self: Any) -> Any:
-        states = getattr(self.scaler, "_per_optimizer_states", {})  # without a GPU, fairseq's scaler has none
+        # without a GPU, the scaler has no such attribute
+        states = getattr(self.scaler, "_per_optimizer_states", {})
         if id(self.optimizer) in states:
             states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
         return step(self)
@@ -435,7 +438,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
         while self.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    self._queue.get_nowait()  # it may be waiting for space
+                    self._queue.get_nowait()  # the writer may be waiting for space
             self.join(0.01)
 
 
@@ -464,7 +467,8 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    command: Any = sys.modules.get("fairseq_cli.train")  # complete before the plugin is imported in fairseq-train only
+    # only fairseq-train has imported this module completely before the plugin
+    command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)
         resuming.install(command)

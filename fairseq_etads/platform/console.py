@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._takes_intermixed():  # possibly files after options
+        if rest and namespace is None and self._takes_intermixed():  # they may be files after options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -210,7 +210,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     _open_closed_files()
     with _signals_as_exits(command), _harmless_output():
         try:
-            if sys.stdout is None:  # the process that started the command closed it
+            if sys.stdout is None:  # closed by the process that started the command
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()

@@ -152,7 +152,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     Raises:
         ValueError: options are incompatible with each other or with CPUs.
     """
-    for name in ("distributed_world_size", "distributed_num_procs"):  # fairseq's defaults are the number of GPUs
+    for name in ("distributed_world_size", "distributed_num_procs"):  # by default, both are the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
         if is_default and not _is_given("--" + name.replace("_", "-")):
             setattr(options, name, 1)
@@ -169,7 +169,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only one that torch always has on CPUs
+    options.distributed_backend = "gloo"  # the only backend that torch always has on CPUs
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -205,7 +205,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
             "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
-    # otherwise torch would let each worker have a thread on every processor
+    # otherwise torch would start a thread per processor in each worker
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:
@@ -316,7 +316,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
         try:
             return main(cfg)
-        except ZeroDivisionError:  # fairseq divides by its time and number of words, which are 0 here
+        except ZeroDivisionError:  # fairseq divides by this meter's time and number of words, which are 0 here
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
@@ -333,7 +333,8 @@ def install() -> None:
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
     if not hasattr(Trainer.train_step, "drops_empty_batches"):
         Trainer.train_step = _without_empty_batches(Trainer.train_step)
-    command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
+    # only fairseq-generate has imported this module completely before the plugin
+    command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)
         command.StopwatchMeter = _Timer

@@ -172,7 +172,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        for stale in _partials(path):  # from killed processes: their lock is now this process's
+        for stale in _partials(path):  # left by killed processes; this process now holds their lock
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -185,7 +185,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
             if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
-                error.filename = str(path)  # of an error while writing, Python does not know it
+                error.filename = str(path)  # Python does not know whether an error occurred while writing
             raise
 
 

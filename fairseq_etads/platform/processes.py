@@ -46,14 +46,14 @@ def process_pool(
             raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
         except Exception:
             raise
-        except BaseException:  # a signal: do not wait for a result
+        except BaseException:  # after a signal, do not wait for a result
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must drop work that has not started before its processes end, because its thread fails on
-            # cancelled work, such as an unfinished map's, when it finds its processes gone.
+            # The pool must drop work that has not started before its processes end. Otherwise its thread fails on
+            # cancelled work, such as the rest of a map, when it finds the processes gone.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()
             if thread is not None:
-                thread.join()  # before the pool's own end, which would reset this
+                thread.join()  # wait here, because the pool's own exit would reset the thread
             raise

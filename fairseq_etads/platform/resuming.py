@@ -109,7 +109,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
     def _get_iterator_for_epoch(
         self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
     ) -> Any:
-        if self.reuse_dataloader and self.dataloader is not None:  # its sampler is not updated
+        if self.reuse_dataloader and self.dataloader is not None:  # the sampler of an iterator is not updated
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
@@ -222,7 +222,7 @@ class _Resumption:
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
-        if self.cfg.ema.store_ema and frequency > 1:  # fairseq counts from 0 again
+        if self.cfg.ema.store_ema and frequency > 1:  # fairseq starts counting from 0 again
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:

@@ -49,7 +49,7 @@ class Interruption:
     def _handle(self, number: int, frame: Any) -> None:
         if (
             os.getpid() != self.process
-        ):  # a data-loading worker: Ctrl-C reaches it, too, while its batch is still needed
+        ):  # in a data-loading worker, which Ctrl-C also reaches while its batch is still needed
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return

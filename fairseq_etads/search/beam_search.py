@@ -20,7 +20,7 @@ from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .strategies import continues_in_place, draws_words, extended_constraints, for_one_search, widest_beam
+from .strategies import continues_in_place, extended_constraints, for_one_search, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
@@ -132,8 +132,8 @@ class BeamSearch:
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
-        # Reports to observers and random draws must not depend on documents that are finished.
-        looks_always = self.device.type == "cpu" or self.on_step is not None or draws_words(self.strategy)
+        # Reports to observers must not depend on documents that are finished.
+        looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
     def _length_limits(self) -> List[int]:
@@ -148,7 +148,7 @@ class BeamSearch:
                     f"--match-source-len: a document has {longest} tokens, but the models have positions for "
                     f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
-            # The limit is the same for all documents, as in fairseq. A rule of the step ends each summary at its own
+            # The limit is the same for all documents, as in fairseq. A step rule ends each summary at its own maximum
             # length.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
@@ -207,7 +207,8 @@ class BeamSearch:
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
-        ended_now = ends[:, :beam] & ~live.decided[:, None]  # an end outside the best ``beam`` extensions is not taken
+        # an end symbol outside the best ``beam`` extensions is ignored
+        ended_now = ends[:, :beam] & ~live.decided[:, None]
         if step == self.max_len:
             self._finish(step, extensions, ended_now, torch.ones_like(live.decided), cost)
             return False
@@ -301,13 +302,13 @@ class BeamSearch:
         padding = self.source.padding
         if attention is None or padding is None or attention.size(-1) != padding.size(1):
             raise ValueError("--coverage-penalty: the model returns no attention to the source's tokens")
-        attention = attention.expand(-1, live.beam, -1)  # there is one beam in the first step
+        attention = attention.expand(-1, live.beam, -1)  # the first step has one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
         return self.scoring.coverage_cost(live.coverage, padding)
 
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions of each document from log-probabilities (B, beam or 1, V)."""
-        if lprobs.device.type != "cpu":  # on a GPU another pass takes less time than waiting for an answer
+        if lprobs.device.type != "cpu":  # on a GPU, another pass takes less time than synchronising
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
@@ -344,7 +345,7 @@ class BeamSearch:
         A document is ``stuck`` (B,) if it has no continuation. If it also has no finished hypothesis, it gets one of
         score -inf, so that every document has an answer.
         """
-        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than waiting for an answer
+        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)

@@ -27,7 +27,7 @@ _NAMES = (
     "stepwise_coverage_penalty",
     "no_repeat_ngram_size",
     "ngram_ignore_tokens",
-    "extractive_weights",
+    *options.SYSTEMS,
     "recombine",
     "early_stopping",
     "temperature",
@@ -61,7 +61,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # the shortlist is a file in the folder, and a call only says whether to use it
+    if name == "shortlist":  # the shortlist is a file in the folder; a call only decides whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata

@@ -131,12 +131,12 @@ class SharingMember(Member):
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder makes the vocabulary in its first step, when only start symbols have been written
+        # the decoder builds the vocabulary in its first step, which reads only start symbols
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            # memory is complete after the first step, and no document has left yet
+            # after the first step the memory is complete, and no document has finished yet
             self.encoded.keep_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
@@ -155,7 +155,7 @@ class SharingMember(Member):
             part.reorder_incremental_state(self.state, rows)
         if documents is not None:
             selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
-            # the restricted keys are added again because encoders drop unknown keys
+            # encoders drop keys that they do not know, so the restricted keys are added again
             self.encoder_out = {**self._restricted, **selected}
 
 
@@ -188,7 +188,7 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        # otherwise nothing changes, because all rows of a document are the same
+        # otherwise nothing needs to be reordered, because all rows of a document are the same
         if documents is not None or len(rows) != self.rows:
             self._reorder_encoder_out(rows)
         self.rows = len(rows)

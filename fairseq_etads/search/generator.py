@@ -95,7 +95,7 @@ class SummaryGenerator:
             temperature=temperature, match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size,
             lm_weight=lm_weight, tokens_to_suppress=tokens_to_suppress, **options,
         )  # fmt: skip
-        self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
+        self.models: List[Any] = list(getattr(models, "models", models))  # a list of models, or fairseq's EnsembleModel
         self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
         language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
@@ -166,9 +166,9 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # For all words at once, fairseq's attention reads weights, which 8-bit layers do not have.
+        # When fairseq's attention computes all words at once, it reads weights, which 8-bit layers do not have.
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
-        # the copies are in evaluation mode, and no other code changes it
+        # the copies are in evaluation mode, and no other code changes their mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with evaluating([*others, *self._term_models]):
             search = BeamSearch(

@@ -124,7 +124,7 @@ class Finished:
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
         scores = torch.cat([self.score[batch_rows], score], dim=1)
         missing = lengths == 0
-        # A hypothesis without probability still counts, so its score must be above the score of a missing one.
+        # A hypothesis of probability 0 still counts, so it must rank above missing hypotheses.
         lowest = torch.finfo(scores.dtype).min
         key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
         order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
@@ -138,7 +138,7 @@ class Finished:
     def results(self) -> Results:
         """Make fairseq's lists of hypotheses, best first."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
-        # hypotheses of score -inf come before missing ones, which have the same score
+        # hypotheses with a score of -inf come before missing ones, which have the same score
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
         first = self.log_probs[:, :, :1]
         steps = torch.cat([first, self.log_probs[:, :, 1:] - self.log_probs[:, :, :-1]], dim=2)

@@ -68,7 +68,7 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
     """Replace each inner linear layer with more than one output by ``make(parent, name, layer)``."""
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # a subclass is left out, too, because it may compute something else
+        if not is_plain_linear(child):  # subclasses are also left out, because they may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -223,7 +223,7 @@ def _join_projections(attention: Any) -> None:
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
         return
     weight = torch.cat([part.weight for part in parts])
-    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # draws no random numbers
+    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # this draws no random numbers
     joint.weight.copy_(weight)
     joint.bias.copy_(torch.cat([part.bias for part in parts]))
     attention.joint_proj = joint

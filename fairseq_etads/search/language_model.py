@@ -63,7 +63,7 @@ class _LanguageModel(ActiveTerm):
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
-        # a negative weight rewards words without limit that the language model finds unlikely
+        # a negative weight would reward, without limit, words that the language model finds unlikely
         self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:

@@ -42,7 +42,7 @@ def check_options(settings: Any) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # the settings hold the parsed parts of a text, which need no check
+            # the settings hold the parsed parts of a text, which need no further check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
@@ -190,7 +190,7 @@ class Scoring:
             largest, steps = self.divisor(longest), longest - shortest + 1
         best = log_probs + gain * steps
         if gain == math.inf:
-            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise the bound would not be a number
+            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise the bound would be NaN
         best = torch.maximum(best / self.divisor(shortest), best / largest)
         if cost is None:
             return best

@@ -91,7 +91,7 @@ class Int8Linear(nn.Module):
         They are the same for all layers of this kind.
         """
         x = x.float()
-        # minimum and maximum, because torch's norms are several times slower
+        # from the minimum and maximum, because torch's norms are several times slower
         largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest

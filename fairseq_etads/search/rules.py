@@ -179,8 +179,8 @@ def keep_to_prefix(step: Step) -> None:
     index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
     before = lprobs.gather(2, index)
     scores = torch.where(before.isneginf(), step.unknown[:, :, None], before)
-    # Where the prefix ends, the whole beam ends like its first hypothesis, which is the only one that has kept to the
-    # prefix.
+    # If the prefix ends with the end symbol, the whole beam ends like its first hypothesis, the only one that has
+    # followed the prefix.
     ended = word.eq(step.special.eos) & step.forced
     scores = torch.where(ended[:, None, None], scores[:, :1], scores)
     forced = step.forced[:, None, None]
@@ -249,7 +249,7 @@ class NGramBlocker:
     def __init__(self, size: int, ignored: Iterable[int] = ()):
         self.size = size
         self.ignored = sorted(set(ignored))
-        self._ignored: Optional[Tensor] = None  # the same ids on the search's device
+        self._ignored: Optional[Tensor] = None  # the same ids, on the device of the search
 
     def __call__(self, step: Step) -> None:
         if step.number == 0:
@@ -288,7 +288,7 @@ class NGramBlocker:
         # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
-        if lprobs.device.type != "cpu" or wordless.any():  # on a GPU this is always done, because any() would wait
+        if lprobs.device.type != "cpu" or wordless.any():  # always done on a GPU, where any() would synchronise
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 

@@ -151,7 +151,8 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound assumes sums of log-probabilities, and other strategies do not rank by these
+        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, which other strategies do not
+        # use
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -223,7 +224,7 @@ class SpecialTokens:
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
-        if settings.exact_length:  # the start symbol is not a word, and is not printed
+        if settings.exact_length:  # the start symbol is not a word and is not printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:

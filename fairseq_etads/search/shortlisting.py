@@ -75,7 +75,7 @@ def batch_candidates(
         extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # so that other documents in the batch do not limit the beam size
+    least = 2 * beam + 1  # keeps other documents in the batch from limiting the beam size
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 

@@ -76,7 +76,7 @@ class SamplingWithGreedy(fairseq_search.Search):
         if lprobs.device.type == "cpu":
             probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
-        else:  # on a GPU, drawing for all rows takes less time than waiting for the list of sampled rows
+        else:  # on a GPU, drawing for all rows is faster than synchronising to find the sampled rows
             words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
@@ -109,7 +109,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # keep the most probable words with a sum below p, and one more
+            # keep the most probable words while their sum is below p, and one more
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -174,7 +174,8 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         sums = both.new_zeros(*both.shape[:2], step + 1)
         sums[:, :, max(step - 1, 0)] = both[:, :, width]
         found = super().step(step, both[:, :, :width].contiguous(), sums)
-        together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)  # exact: ids are below 2^53
+        # exact, because ids are below 2^53
+        together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)
         values, words, parents = together.chunk(3, dim=1)
         return values.to(lprobs.dtype), words.long(), parents.long()
 
@@ -210,16 +211,11 @@ def continues_in_place(strategy: Any) -> bool:
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
-def draws_words(strategy: Any) -> bool:
-    """Tell whether words are drawn, so that a document's words depend on the preceding rows."""
-    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
-
-
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
     """Find the largest beam size, up to ``beam``, for which the strategy has enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two strategies need twice as many words of a single hypothesis
+        beam = min(beam, (width - 1) // 2)  # these two strategies need twice as many words from a single hypothesis
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)

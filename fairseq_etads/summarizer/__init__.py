@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .picked import PickedSentence, Selection
+from .surprisal import Surprisal
 
 if TYPE_CHECKING:
     from .partial import PartialSummary
@@ -27,6 +28,7 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryToken",
+    "Surprisal",
     "Truncation",
 ]
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # importing fairseq lets all modules show INFO messages
+        logger.setLevel(logging.WARNING)  # importing fairseq makes all modules show INFO messages
     from . import partial, summarizer, summary
 
     found = {

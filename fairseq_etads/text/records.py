@@ -67,7 +67,8 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
         "--input-format",
         choices=FORMATS,
         help="file: every file is a document; lines: every line; folder: every file in it; jsonl, csv: every record "
-        "(default: told by the names and the first line; a text file is a document, and standard input has one a line)",
+        "(default: detected from the file names and the first line; a text file is one document, and standard "
+        "input has one document per line)",
     )
     group.add_argument(
         "--lines",
@@ -400,7 +401,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
-    parser.add_argument("--writes", metavar="FILE", nargs="*", default=[], help="outputs, which must be no inputs")
+    parser.add_argument(
+        "--writes", metavar="FILE", nargs="*", default=[], help="output files, which must not be inputs"
+    )
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         write_documents(args)

@@ -32,7 +32,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         if end:
             words.append(_word(parts, subwords))
             parts = []
-    if parts:  # this is so if the last word itself ends in "@@"
+    if parts:  # this happens if the last word itself ends in "@@"
         words.append(_word(parts, subwords))
     return words, numbers
 

@@ -81,7 +81,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # No sentence is this long, and to search it again with every block would take quadratic time.
+        # No sentence is this long, and searching it again with every block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""

@@ -181,7 +181,7 @@ class LazyAdadeltaConfig(_LazyConfig):
     adadelta_eps: float = field(
         default=1e-6, metadata={"help": "added to the denominator to improve numerical stability"}
     )
-    anneal_eps: bool = field(default=False, metadata={"help": "ignored, as by fairseq"})
+    anneal_eps: bool = field(default=False, metadata={"help": "ignored, as in fairseq"})
 
 
 @dataclass

@@ -25,11 +25,6 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .losses import LossChecks, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
-LABELLED = ("selection_nll", "extractor_nll")
-"""Criterions that only learn labels."""
-SELECTING = (*LABELLED, "extractor_rl")
-"""Criterions of models that select words or sentences."""
-
 
 @dataclass
 class SummarizationNLLConfig(FairseqDataclass):
@@ -106,7 +101,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         default=False,
         metadata={
             "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
-            "so that short summaries count as much as long ones (See et al. 2017)"
+            "so that short summaries have the same weight as long ones (See et al. 2017)"
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
@@ -233,7 +228,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # a dictionary without sentence marks returns the unknown word, which is a word
+        # a dictionary without sentence marks returns the unknown word, which counts as a word
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -295,7 +290,7 @@ class SummarizationNLL(FairseqCriterion):
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
-        # The factor is NaN if the loss is not finite, so that the gradient is not finite, either.
+        # If the loss is not finite, the factor is NaN, so that the gradient is not finite either.
         total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values

@@ -11,6 +11,7 @@ from omegaconf import II, DictConfig
 
 from ..platform.compat import replacements_file
 from ..platform.option_checks import Bounds
+from ..platform.systems import names_of
 from ..search.options import DecodingOptions, setting_of
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS
@@ -42,7 +43,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "data directory made by fairseq-preprocess (several, separated by colons: one per epoch in turn)"
+            "help": "data folder made by fairseq-preprocess (several, separated by colons: one per epoch in turn)"
         },
     )
     source_lang: Optional[str] = field(
@@ -72,22 +73,21 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "do not teach the end symbol where --truncate-target cuts a summary: its last target is a word "
-            "(See et al. 2017)"
+            "help": "where --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "start training from the weights of this checkpoint with names of the model, for example from a "
+            "help": "initialise the model's weights from this checkpoint where the names match, for example from a "
             "model without pointer or coverage; ignored when training resumes"
         },
     )
     extractor: Optional[str] = field(
         default=None,
         metadata={
-            "help": "start training from the weights of this sentence extractor's checkpoint, inside a model with "
-            "--sentence-attention extractor; ignored when training resumes"
+            "help": "initialise the extractor in a model with --sentence-attention extractor from this checkpoint of "
+            "a sentence extractor; ignored when training resumes"
         },
     )
     labels: Optional[str] = field(
@@ -100,16 +100,16 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     auxiliary_task: str = field(
         default="none",
         metadata={
-            "help": "second task of the model. entailment: classify a premise and a hypothesis with the encoder of a "
-            "recurrent model (Li et al. 2018); other packages can register more"
+            "help": f"second task of the model: none, {', '.join(names_of('--auxiliary-task'))}, or one that another "
+            "package registers"
         },
     )
     auxiliary_data: Optional[str] = field(
         default=None,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "folder with its data. For entailment, pairs: files *train*.jsonl as in SNLI and MultiNLI, or "
-            "*train*.tsv as in etads-nli",
+            "help": "folder with the data of the auxiliary task, such as pairs of sentences: files *train*.jsonl as in "
+            "SNLI and MultiNLI, or *train*.tsv as in etads-nli",
         },
     )
     auxiliary_every: str = field(
@@ -131,36 +131,36 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="ptb",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "kind of words in its texts: the same as etads-prepare --words for the documents",
+            "help": "tokenisation of the auxiliary task's texts, as in etads-prepare --words for the documents",
         },
     )
     auxiliary_keep_case: bool = field(
-        default=False, metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case its texts"}
+        default=False, metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case the auxiliary task's texts"}
     )
     auxiliary_hide_digits: bool = field(
         default=False,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "write # for each digit of its texts, as Gigaword's headlines have it",
+            "help": "replace each digit of the auxiliary task's texts by #, as in Gigaword's headlines",
         },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
-        default=-1, metadata={"help": "number of repetitions of the first of several combined training sets"}
+        default=-1, metadata={"help": "repeat the first of several combined training sets N times"}
     )
     sort_within: int = field(
         default=0,
         metadata={
-            "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort all once and "
-            "shuffle batches, as fairseq does; Nallapati et al.: 10)",
+            "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort everything "
+            "once and shuffle the batches, as fairseq does; Nallapati et al.: 10)",
         },
     )
     save_interval_minutes: float = field(
         default=10.0,
         metadata={
-            "help": "save checkpoint_last.pt every N minutes, without validation, so that an interrupted training can "
-            "continue from there (0: only where --save-interval and --save-interval-updates say so)"
+            "help": "save checkpoint_last.pt every N minutes, without validation, so that an interrupted training "
+            "can continue from there (0: only at --save-interval and --save-interval-updates)"
         },
     )
     eval_rouge: bool = field(
@@ -175,7 +175,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--eval-rouge",),
             "bounds": Bounds(1),
-            "help": "number of documents of a validation set, from its first",
+            "help": "use only the first N documents of each validation set",
         },
     )
     eval_rouge_args: str = field(
@@ -278,7 +278,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
+        # with a dictionary of replacements (--replace-unk FILE), fairseq replaces the words according to our alignment
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 

@@ -167,7 +167,7 @@ class ValidationSummaries:
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # this decoder knows no other name of the unknown word
+        else:  # the decoder knows the unknown word by this name only
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
@@ -236,8 +236,7 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # Sampling (--eval-rouge-args) draws random numbers. Training must continue with the numbers that it would have
-        # drawn without it.
+        # Sampling (--eval-rouge-args) draws random numbers, which must not change the numbers that training draws.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]

@@ -42,12 +42,12 @@ class Candidates:
             on_some_list = int(frequent.max())  # every id below is on some list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # do the same, but wait once for the GPU instead of three times
+        else:  # the same result, waiting for the GPU once instead of three times
             listed = torch.arange(known_words, device=texts.device) < frequent.max()
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # a text's own words may be frequent words of another's list; all of them are in self.words
+            # a text's own words may be frequent words of another text's list; all of them are in self.words
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod

@@ -32,7 +32,7 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
             for number, line in enumerate(lines, 1):
                 word, *values = line.rstrip("\r\n ").split(" ")
                 if number == 1 and len(values) == 1:
-                    continue  # the header; a wrong width shows in the next line
+                    continue  # the header; the next line reveals a wrong width
                 if len(values) != width:
                     raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers; {width} expected")
                 place = dictionary.indices.get(word)

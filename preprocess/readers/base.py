@@ -141,6 +141,6 @@ def add_keep_original(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-original",
         action="store_true",
-        help="also write SPLIT.source.original, the documents in their case and with their digits, from which "
-        "etads-prepare --spacy-model then makes its tags",
+        help="also write SPLIT.source.original, the documents with their original case and digits, which "
+        "etads-prepare --spacy-model then tags",
     )

@@ -46,22 +46,29 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--stories", metavar="DIR", type=Path, nargs="+", required=True, help="with .story files; several are one")
-        add("--urls", metavar="DIR", type=Path, required=True, help="with the lists of URLs")
+        add(
+            "--stories",
+            metavar="DIR",
+            type=Path,
+            nargs="+",
+            required=True,
+            help="folder or folders with the .story files",
+        )
+        add("--urls", metavar="DIR", type=Path, required=True, help="folder with the lists of URLs")
         add(
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
-            help="numbers of documents that must come out: 287,226 (or 287,113: without those that have no text), "
-            "13,368 and 11,490; any; or others (default: %(default)s)",
+            help="required numbers of documents. published: 287,226 (287,113 without stories that have no text), "
+            "13,368 and 11,490; any: no check; or three numbers (default: %(default)s)",
         )
-        add("--allow-missing", action="store_true", help="count listed stories that are nowhere instead of stopping")
+        add("--allow-missing", action="store_true", help="count listed stories that are missing instead of stopping")
         add(
             "--keep-origin",
             action="store_true",
             help="also write SPLIT.source.origin, cnn or dailymail for each document, for etads-control",
         )
-        add("--entity-names", action="store_true", help="anonymised stories: put the names back")
+        add("--entity-names", action="store_true", help="for anonymised stories: restore the names")
 
     def _url_list(self, split: str) -> Optional[Path]:
         return first_existing([self.urls], LISTS[split])

@@ -60,9 +60,9 @@ makes them. Either way it is a test set."""
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--docs", metavar="DIR", type=Path, help="folder of folders of SGML articles")
-        add("--models", metavar="DIR", type=Path, help="folder of reference headlines")
-        add("--data", metavar="DIR", type=Path, help="folder that holds input.txt and task1_ref*.txt")
+        add("--docs", metavar="DIR", type=Path, help="folder with the folders of SGML articles")
+        add("--models", metavar="DIR", type=Path, help="folder with the reference headlines")
+        add("--data", metavar="DIR", type=Path, help="folder with input.txt and task1_ref*.txt")
         add(
             "--references",
             metavar="N",
@@ -73,7 +73,7 @@ makes them. Either way it is a test set."""
         add(
             "--as-gigaword",
             action="store_true",
-            help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines",
+            help="for SGML: Treebank words in lower case, with # for digits, for models of Gigaword headlines",
         )
         add_keep_original(parser)
         add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')

@@ -27,7 +27,7 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# These strings mark titles that are no headlines. The list is from NAMAS, which also searches for them inside the
+# Strings that mark titles that are not headlines. The list is from NAMAS, which also searches for them inside the
 # lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
@@ -60,18 +60,19 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="with the files named above")
+        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="folder with the files named above")
         parser.add_argument(
             "--rare",
             metavar="N",
             type=int,
             default=5,
-            help=f"words with fewer occurrences become {UNKNOWN}, counted apart for articles and titles "
-            "(default: %(default)s, as NAMAS; 0: none); training text that has it already is left as it is",
+            help=f"words with fewer occurrences become {UNKNOWN}, counted separately for articles and titles "
+            "(default: %(default)s, as in NAMAS; 0: none); training text that already contains it is left "
+            "unchanged",
         )
         add_keep_original(parser)
         parser.add_argument(
-            "--filter", action="store_true", help="drop the pairs of train and valid that NAMAS's filter drops"
+            "--filter", action="store_true", help="drop the training and validation pairs that NAMAS's filter drops"
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:

@@ -78,23 +78,26 @@ piece is split by --split."""
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add(
-            "--data", metavar="FOLDER|NAME", required=True, help="what save_to_disk wrote, or a name in the local cache"
+            "--data",
+            metavar="FOLDER|NAME",
+            required=True,
+            help="folder written by save_to_disk, or a name in the local cache",
         )
-        add("--config", metavar="NAME", help="configuration of a name, if it has several (CNN/Daily Mail: 3.0.0)")
+        add("--config", metavar="NAME", help="configuration of the data set, if it has several (CNN/Daily Mail: 3.0.0)")
         add(
             "--split",
             dest="shares",
             metavar="TRAIN/VALID/TEST",
-            help=f"shares of a data set of one piece, by a hash of its documents ({DEFAULT_SHARES})",
+            help=f"shares of a data set without splits, by a hash of its documents ({DEFAULT_SHARES})",
         )
-        add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
-        add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
-        add("--target-column", metavar="NAME", default="", help="column of summaries")
+        add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
+        add("--source-column", metavar="NAME", default="", help="column of documents (default: a known name)")
+        add("--target-column", metavar="NAME", default="", help="column of summaries (default: a known name)")
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="what a list in the column of summaries holds (default: %(default)s)",
+            help="meaning of a list in the column of summaries (default: %(default)s)",
         )
 
     def splits(self) -> List[str]:

@@ -75,7 +75,11 @@ with --marked; without, it counts as a part of the text and is neutralised."""
     def add_options(parser: argparse.ArgumentParser) -> None:
         for split in SPLITS:
             parser.add_argument(
-                f"--{split}", metavar="FILE", type=Path, nargs="+", help="documents, then summaries (then further ones)"
+                f"--{split}",
+                metavar="FILE",
+                type=Path,
+                nargs="+",
+                help="documents, then summaries (and further references)",
             )
         add_input_options(parser, "FILE", "the same for all splits together", several=True)
         parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")

@@ -28,10 +28,10 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="shares of --input, such as 80/10/10. A hash of its document decides where a row goes: equal documents go "
-        f"to one split, and rows that you add later move no others (default: {DEFAULT_SHARES})",
+        help="shares of --input, such as 80/10/10. A hash of the document decides the split of a row: equal "
+        "documents are in one split, and adding rows moves no others (default: {DEFAULT_SHARES})",
     )
-    add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
+    add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="with the files")
-        add("--squad-version", choices=VERSIONS, help="default: the first that is there")
+        add("--data", metavar="DIR", type=Path, required=True, help="folder with the files")
+        add("--squad-version", choices=VERSIONS, help="version (default: the first one found)")
 
     def splits(self) -> List[str]:
         return list(self.files)

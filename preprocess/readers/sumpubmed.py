@@ -35,7 +35,8 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        self.digits: Dict[int, str] = {}  # number of an article -> its spelling in the file's name, perhaps with zeros
+        # number of an article -> its spelling in the file's name, which may have leading zeros
+        self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
             for option in ("seed", "valid_size", "test_size"):
@@ -54,9 +55,15 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="with the folders, or the three files")
+        add(
+            "--data",
+            metavar="DIR",
+            type=Path,
+            required=True,
+            help="folder with the two folders, or with the three files",
+        )
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            text = f"articles in {split}, of the folders (default: {share:.0%}% of all)"
+            text = f"with the two folders: number of articles in {split} (default: {share:.0%}% of all)"
             add(f"--{split}-size", metavar="N", type=int, help=text)
         add("--seed", metavar="N", type=int, help=f"of the hash (default: {DEFAULT_SEED})")
 

@@ -103,21 +103,21 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         for split in SPLITS:
             add(f"--{split}", metavar="FILE", type=Path)
         add_input_options(parser, "FILE", "one table for all splits", several=False)
-        add("--format", choices=FORMATS, help="of all files, if their names do not tell")
-        add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
-        add("--target-column", metavar="NAME", default="", help="column of summaries")
+        add("--format", choices=FORMATS, help="format of all files (default: by their names)")
+        add("--source-column", metavar="NAME", default="", help="column of documents (default: a known name)")
+        add("--target-column", metavar="NAME", default="", help="column of summaries (default: a known name)")
         add(
             "--delimiter",
             metavar="CHAR",
-            help='CSV, TSV: what separates cells, a character or "tab" (default: of comma, tab, semicolon and bar the '
-            "one by which the header has the columns)",
+            help='for CSV and TSV: separator of cells, a character or "tab" (default: the one of comma, tab, semicolon '
+            "and bar with which the header has the columns)",
         )
-        add("--no-quotes", action="store_true", help="CSV, TSV: a quote does not enclose a cell")
+        add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="what a list in the column of summaries holds (default: %(default)s)",
+            help="meaning of a list in the column of summaries (default: %(default)s)",
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
@@ -362,4 +362,6 @@ The JSON lines of Cachola et al. (2020): "source", a list of sentences, and "tar
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="with the three files, or some")
+        parser.add_argument(
+            "--data", metavar="DIR", type=Path, required=True, help="folder with any of the three files"
+        )

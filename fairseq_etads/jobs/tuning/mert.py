@@ -47,7 +47,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last line is nowhere the highest
+            if slopes[line] != slopes[last]:  # otherwise the last line is the highest nowhere
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -71,7 +71,7 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
     present = float(weights[feature])
     others = np.array(weights, dtype=float)
     others[feature] = 0.0
-    changes: List[Tuple[float, float]] = []  # positions and sizes of changes in the sum of scores
+    changes: List[Tuple[float, float]] = []  # positions and sizes of the changes in the sum of scores
     total = 0.0
     for nbest in lists:
         slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()

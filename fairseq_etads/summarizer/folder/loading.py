@@ -106,7 +106,7 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing, or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    # This file may be there without need; a call decides whether it is used.
+    # This file is optional; a call decides whether to use it.
     if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:
         needed.append(SHORTLIST)
     # It is listed if the folder has an extractor, so that the model is not used without it.
@@ -159,7 +159,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     """Build the model with new weights; raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    # The error comes from fairseq, torch or OmegaConf, depending on which of them reads the wrong option first.
+    # The error comes from fairseq, torch or OmegaConf, whichever reads the invalid option first.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder / CONFIG}: its options do not give a model ({reason}). {ADVICE}") from None

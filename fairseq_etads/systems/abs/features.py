@@ -150,7 +150,7 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # This is the index of each place's word among its document's distinct words (B, S); U where there is no word.
+        # (B, S), index of the word at each place among the document's distinct words; U where there is no word
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
         # (B, U), search ids of the distinct words

@@ -69,7 +69,7 @@ class ABSEncoder(FairseqEncoder):
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
-        # The sum is divided by the width of the window, at a document's ends too.
+        # The sum is divided by the width of the window, even at a document's ends.
         means = F.avg_pool1d(words.transpose(1, 2), self.window, stride=1, padding=self.window // 2)
         return {
             "encoder_out": [means.transpose(1, 2)],
@@ -163,7 +163,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Collect the C words before each of the last ``steps`` words to predict: (N, T) -> (N, steps, C)."""
-        # Padding, on the left too, marks places where nothing has been written.
+        # Padding, also on the left, marks places without a word.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)

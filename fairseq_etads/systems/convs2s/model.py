@@ -183,7 +183,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by this number, which includes the pointer.
+            # The encoder divides its gradient by this number; the pointer also counts.
             encoder.num_attention_layers += 1
 
     @classmethod

@@ -21,7 +21,9 @@ class ConvolutionalConfig(PointerOptions):
     decoder_embed_dim: int = field(
         default=512, metadata={"help": "width of the summaries' word vectors, the same as the documents'"}
     )
-    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
+    )
     decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
     decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of the output layer's input"})
     decoder_attention: str = field(
@@ -32,10 +34,16 @@ class ConvolutionalConfig(PointerOptions):
         default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
     )
     max_source_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions of documents, end symbol included (default: by --truncate-source)"}
+        default=None,
+        metadata={
+            "help": "number of positions of documents, including the end symbol (default: from --truncate-source)"
+        },
     )
     max_target_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions of summaries, end symbol included (default: by --truncate-target)"}
+        default=None,
+        metadata={
+            "help": "number of positions of summaries, including the end symbol (default: from --truncate-target)"
+        },
     )
 
 
@@ -56,6 +64,27 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
 }
 """Named architectures and their changes to the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
+
+
+# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss; training ends at
+# 1e-4
+TRAINING: Dict[str, Any] = {
+    "optimizer": {"_name": "nag", "momentum": 0.99},
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
+    "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
+    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
+}
+"""Sections of the configuration that trains these architectures."""
+TRAININGS: Dict[str, Dict[str, Any]] = {
+    "convs2s": {  # Narayan et al. 2018 use these settings on XSum; their dropout is 0.2
+        "task": {"truncate_source": 400, "truncate_target": 90},
+        "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
+        "dataset": {"batch_size": 32},
+    },
+    "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
+    "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
+}
+"""Differences from it by architecture, as in the recipes."""
 
 
 def preset_config(name: str, **changes: Any) -> type:

@@ -110,7 +110,7 @@ class EntailmentScorer:
             raise InputError(f"{error}. {ADVICE}") from None
         if fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
-        with torch.device("meta"):  # allocates no memory and draws no random numbers for initial weights
+        with torch.device("meta"):  # the meta device needs no memory and no random numbers for the initial weights
             model = config.make_model(dictionary)
         weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
@@ -159,7 +159,7 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    # Versions that lack this option can then read the folder, too.
+    # Versions without this option can then still read the folder.
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}

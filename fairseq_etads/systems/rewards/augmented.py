@@ -35,7 +35,8 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         },
     )
     raml_temperature: float = field(
-        default=0.85, metadata={"help": "temperature (tau): larger values edit the references more; near 0: not at all"}
+        default=0.85,
+        metadata={"help": "temperature (tau): larger values edit the references more, and values near 0 not at all"},
     )
     raml_samples: int = field(default=5, metadata={"help": "number of references drawn for each pair, edited or not"})
     raml_entailment_model: Optional[str] = field(
@@ -171,7 +172,8 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: not one of the V words
+        # (B, T); -1 if not one of the V words
+        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
         # One of the V words is replaced by any other of them, and an unknown word by any of them.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count

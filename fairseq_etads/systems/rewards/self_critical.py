@@ -242,7 +242,7 @@ class SummarizationRL(SummarizationNLL):
             self._drawing = (model, inference, self._make_generator(model, inference))
         _, inference, generator = self._drawing
         encoded = None
-        # EncodedBatch stores its content on the CPU, so it is used only there.
+        # EncodedBatch stores its contents on the CPU, so it is used only there.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
             encoded.of(0).keep_encoder_out(inference.current(), encoder_out)

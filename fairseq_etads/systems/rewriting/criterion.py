@@ -48,6 +48,9 @@ class ExtractorRL(FairseqCriterion):
         ValueError: an option has an impossible value, or is missing; or see :class:`Abstractor`.
     """
 
+    trains_selectors = True
+    reads_labels = False
+
     def __init__(self, task: Any, abstractor: Optional[str], rl_discount: float, rl_max_len: int):
         super().__init__(task)
         if not abstractor:
@@ -61,7 +64,7 @@ class ExtractorRL(FairseqCriterion):
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
         # The abstractor is in a tuple, so that fairseq does not train or store its weights as part of the criterion.
         self._abstractor: Tuple[Abstractor, ...] = ()
-        self._rewriter(torch.device("cpu"))  # a wrong path is reported now
+        self._rewriter(torch.device("cpu"))  # this reports a wrong path before training starts
 
     def __getstate__(self) -> Dict[str, Any]:
         """Drop the abstractor from the pickle; it is loaded again on demand."""

@@ -39,7 +39,7 @@ class SentenceConvolution(nn.Module):
         found = []
         for convolution, width in zip(self.convolutions, WIDTHS):
             windows = convolution(words).relu()  # (R, filters, windows)
-            # These windows lie beyond the sentence.
+            # Windows beyond the end of the sentence.
             behind = torch.arange(windows.shape[2], device=words.device) > lengths - width
             found.append(windows.masked_fill(behind[:, None], 0).amax(dim=2))  # 0 is the minimum of ReLU
         return torch.cat(found, dim=1)
