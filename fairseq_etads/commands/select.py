@@ -64,8 +64,8 @@ examples:
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-select``."""
-    checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
+    checkpoint, data = checkpoint_and_data(args)
     from ..jobs.select import select
 
     only_warnings()
