@@ -92,10 +92,10 @@ single questions are in [experiments.md](experiments.md).
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     python scripts/results_page.py
 
-The recipe's `--help` says what each system is. All have the same data, number of steps and decoding, and those that
-are compared differ in one thing, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so
-have 60 % more weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS leaves out.
-No rate was searched for any system, and decoding was chosen on validation pairs of `etads`.
+The recipe's `--help` describes each system. All have the same data, number of steps and decoding, and compared systems
+differ in one respect, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so have 60 % more
+weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS omits. No learning rate was
+tuned, and decoding was chosen on validation pairs of `etads`.
 """
 
 HOW = """\
@@ -103,34 +103,35 @@ HOW = """\
 
 Each row is the difference of two systems on the same test documents, first minus second. *mean* is the mean of ROUGE-1,
 2 and L (F1); the last column is the log-likelihood of the references per word, which varies less and says nothing about
-the search. It is empty where the two systems do not have the same words.
+the search. It is empty if the two systems have different vocabularies.
 
-- **The test.** Trainings differ by luck alone, so a system counts only with three seeds or more on each side. Its test
-  adds two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
-  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation
-  (`results/comparisons.json`) shows how often it errs: {simulated}.
+- **The test.** Trainings differ by chance, so a comparison counts only with at least three seeds on each side. The test
+  combines two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
+  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`)
+  shows how often it errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs are 979 families of packages of one source or with a text in common; whole
-  families are drawn. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
-  limits and other choices were made, are left out here. SumPubMed's 563 pairs have been looked at before.
+  families are resampled. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
+  limits and other choices were made, are excluded here. SumPubMed's 563 pairs were used in earlier measurements.
 - **Many claims.** *p (Holm)* is corrected for the number of claims of the same paper (Holm 1979). A claim *holds* or is
-  *contradicted* only if it is below {level}; all else is *undecided*.
+  *contradicted* only if it is below {level}; otherwise it is *undecided*.
 - **Published sizes.** If a paper gives the size of its gain, *published size excluded* means that this size lies above
-  the interval found here: at this scale, there is no effect as large as that.
+  the interval found here: at this scale, there is no effect of this size.
 
-The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not say what
-the papers' sizes come to after 200,000 steps on CNN/Daily Mail.
+The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not apply to
+the papers' sizes after 200,000 steps on CNN/Daily Mail.
 """
 
 FOREST = (
     "Difference in mean ROUGE behind each claim, on each corpus, with its 95 % interval: filled points have three "
-    "trainings a side, diamonds are published sizes"
+    "trainings per side, diamonds are published sizes"
 )
 
 SINGLE = """
 ## Single trainings: no verdicts
 
-One training on at least one side. The intervals count documents only. Two seeds of one system differ as "significantly"
-by such an interval in a quarter to a third of all cases, so nothing in this table decides anything.
+These comparisons have a single training on at least one side, and the intervals reflect only the documents. By such an
+interval, two seeds of one system differ "significantly" in a quarter to a third of all cases, so this table decides
+nothing.
 """
 
 
@@ -328,13 +329,13 @@ OF_A_CORPUS = """\
 ## {corpus}
 
 {steps} steps; {documents:,} test documents. *ppl* is the perplexity of the validation pairs, *log p* the mean
-log-likelihood of a reference's word; *copied*, *new 2* and *rep. 2* are per cent of a summary's words that its document
-has, of its bigrams that its document does not have, and of its bigrams that occurred in it before.
+log-likelihood of a reference's word; *copied*, *new 2* and *rep. 2* are the percentages of a summary's words that occur
+in its document, of its bigrams that do not, and of its bigrams that occurred earlier in the summary.
 """
 OTHER_WORDS = """
-Perplexities are comparable only between systems that predict the same words. They are left out for `transformer_bpe`
-(pieces of words), `transformer_pointer` (places of unknown words count as words) and the `*_lvt2k` systems (the softmax
-of a batch covers 2,000 words); the likelihood of `transformer_bpe` is left out of comparisons for the same reason.
+Perplexities are comparable only between systems that predict the same words. They are omitted for `transformer_bpe`
+(subwords), `transformer_pointer` (positions of unknown words count as words) and the `*_lvt2k` systems (the softmax of
+a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 """Systems with perplexities of other words than the rest."""
@@ -378,7 +379,7 @@ def system_row(record: Record) -> List[Any]:
 
 LOGGED = {
     "gate": "saliency gate, mean",
-    "focus_distance": "focus: distance of the centre from the query's own place, words",
+    "focus_distance": "focus: distance of the centre from the query, words",
     "focus_scope": "focus: scope, words",
     "p_gen": "p_gen",
 }
@@ -389,9 +390,9 @@ IN_TRAINING = """\
 
 ## What the mechanisms do in training
 
-Means over the layers, heads and words of the batches of ten steps: the first ten, and those after each fifth of the
-training; of the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's
-gate closes and its focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
+The table has means over layers, heads and words of ten steps, at the start and after each fifth of the training, for
+the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's gate closes and its
+focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
 """
 
 
@@ -411,10 +412,10 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the difference of mu
-between the words of a document's last tenth and the words of its first; 0.9 if it followed the words, 0 if it stays.
-*scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
-heads (and the least to the most).
+This table has the same figures by layer, over 200 validation pairs, before and after the training. *centre moves*: the
+difference of mu between the words of a document's last and first tenth; 0.9 if the centre follows the words, 0 if it is
+fixed. *scope*: sigma. Both are fractions of the document's length. *gate*: the share of the attention that passes, as
+the mean over heads (with minimum and maximum).
 """
 
 
