@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 from tabulate import tabulate
@@ -208,6 +208,11 @@ def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
+def source(records: Iterable[str]) -> str:
+    """The line below a table that names the folders of its records."""
+    return f"\nSource: {' and '.join(f'`results/{corpus}/`' for corpus in records)}.\n"
+
+
 class Comparison(NamedTuple):
     """A claim on one corpus, with the records of both systems and their differences."""
 
@@ -305,10 +310,12 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
         for comparison, p in zip(decidable, corrected(decidable))
     ]
     yield table(rows, [*heads, "p", "p (Holm)", "reading"])
+    yield source(records)
     single = [comparison.cells() for comparison in found if not comparison.is_decidable]
     if single:
         yield SINGLE
         yield table(single, heads)
+        yield source(records)
     for corpus, systems in records.items():
         missing = [claim.text for claim in CLAIMS if not claim.can_be_tested(systems)]
         if missing:
@@ -347,6 +354,7 @@ def systems_section(corpus: str, systems: Records) -> Iterator[str]:
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
     yield systems_table(records)
+    yield source([corpus])
     if "transformer_bpe" in systems:
         yield OTHER_WORDS
     yield f"`{records[0]['rouge']['signature']}`"
@@ -407,6 +415,7 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
                 if values and (name != "p_gen" or system == "etads"):
                     rows.append([CORPORA[corpus], f"`{system}`", what, *(f"{value:.2f}" for value in values[::2])])
     yield table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
+    yield source(records)
     yield from attention_section(records)
 
 
@@ -439,6 +448,7 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
         yield BY_LAYER
         heads = ["centre moves", "scope", "gate"]
         yield table(rows, ["corpus", "system", "layer", *heads, *(f"{head}, after" for head in heads)])
+        yield source(records)
     for corpus, systems in records.items():
         if attention_of(systems, "etads"):
             what = f"{CORPORA[corpus]}: centre and scope of each head by the place of the query, and gates, of etads"

@@ -7,7 +7,7 @@ etads-select writes their probabilities.
 import math
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -16,6 +16,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
+from ..layers.capabilities import TrainedBy
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
@@ -37,14 +38,14 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
     Attributes:
         unit: the units that it selects, "words" or "sentences".
         special: tokens of documents that are not words.
-        criterions: names of the criterions that train it.
+        trained_by: the criterion that trains it.
         labels_in_order: whether its labels are the sentences in the order of the summary (see
             :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token).
     """
 
     unit: str
     special: List[int]
-    criterions: Tuple[str, ...]
+    trained_by: TrainedBy
     labels_in_order = False
 
     @property
@@ -63,7 +64,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 class Selector(SelectingModel):
     """A model of the probability that each word or sentence is selected."""
 
-    criterions = ("selection_nll",)
+    trained_by = TrainedBy("selection_nll", "an architecture that selects words or sentences")
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Run on documents (B, S), int64. Returns a :class:`SelectorOutput`."""

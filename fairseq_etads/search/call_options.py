@@ -27,7 +27,7 @@ _NAMES = (
     "stepwise_coverage_penalty",
     "no_repeat_ngram_size",
     "ngram_ignore_tokens",
-    "extractive_weights",
+    *options.SYSTEMS,
     "recombine",
     "early_stopping",
     "temperature",

@@ -9,8 +9,7 @@ A field's name is the option's name on fairseq's command line; its metadata hold
 - ``excluded_by``: an option with which it has no effect;
 - ``setting``: its name in :class:`~fairseq_etads.search.settings.SearchSettings` and as an argument of
   ``SummaryGenerator``, if it differs;
-- ``tuned``: the values that ``etads-tune`` searches; ``tunable``: False if it cannot search the option;
-- ``system``: the folder of ``fairseq_etads/systems/`` that implements it.
+- ``tuned``: the values that ``etads-tune`` searches; ``tunable``: False if it cannot search the option.
 
 ``--task summarization`` inherits :class:`DecodingOptions`. The settings of the search, the options of a call
 (``call_options.py``), the space of ``etads-tune`` and the checks below read the same fields.
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, Dict, Mapping, Optional, Sequence
 
+from ..platform.systems import system_of
 from ..text.words import SENTENCE_MARK
 
 LENGTH_KINDS = ("avg", "wu")
@@ -95,10 +95,13 @@ class DecodingOptions:
         "ends a bigram of it, it ends a trigram of it, it precedes the last word there; or release: the features and "
         "weights of the authors' code; or release: and five weights of its features",
         tunable=False,
-        system="abs",
+        excluded_by="score_reference",
     )
     recombine: int = _option(
-        0, "keep only the best of the hypotheses that share their last N tokens (ABS: 5; 0: off)", least=0
+        0,
+        "keep only the best of the hypotheses that share their last N tokens (ABS: 5; 0: off)",
+        least=0,
+        excluded_by="score_reference",
     )
     selection: Optional[str] = _option(
         None,
@@ -119,6 +122,7 @@ class DecodingOptions:
         "file made by etads-shortlist: run the softmax only over words that are frequent or associated with the "
         "document's words, which is faster with a large vocabulary (default: over all words)",
         tunable=False,
+        excluded_by="score_reference",
     )
     early_stopping: Optional[str] = _option(
         None,
@@ -280,7 +284,5 @@ def facts_of(has_pointer: bool, allow_unk: bool) -> Dict[str, bool]:
     return {"pointer": has_pointer, "unknown_word": allow_unk or not has_pointer}
 
 
-SYSTEMS: Dict[str, str] = {
-    name: option.metadata["system"] for name, option in DECLARED.items() if "system" in option.metadata
-}
+SYSTEMS: Dict[str, str] = {name: system for name in DECLARED if (system := system_of(flag(name))) is not None}
 """Option -> the system that implements it."""

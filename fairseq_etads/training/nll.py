@@ -25,11 +25,6 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .losses import LossChecks, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
-LABELLED = ("selection_nll", "extractor_nll")
-"""Criterions that only learn labels."""
-SELECTING = (*LABELLED, "extractor_rl")
-"""Criterions of models that select words or sentences."""
-
 
 @dataclass
 class SummarizationNLLConfig(FairseqDataclass):

@@ -1,6 +1,9 @@
 """The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of a selector's labels.
 
 The first is for labels of words or sentences, the second for sentences in the order of a summary.
+
+A criterion of models that select words or sentences has ``trains_selectors = True``. It has ``reads_labels = True`` if
+it learns the labels of etads-labels, and False if it does not, whatever the model's labels are.
 """
 
 import math
@@ -31,6 +34,9 @@ class SelectionNLL(FairseqCriterion):
     It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
     threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
     """
+
+    trains_selectors = True
+    reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number to divide it by, and the values to log."""
@@ -105,6 +111,9 @@ class ExtractorNLL(FairseqCriterion):
     It does not model an end, and a sentence that was selected may become likely again. It logs the loss in bits, and
     "accuracy", the share of the steps at which the right sentence is the most probable one.
     """
+
+    trains_selectors = True
+    reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number of its steps, and the values to log."""

@@ -39,6 +39,18 @@ PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
 """Named architectures and their changes to the defaults."""
 
 
+# Rush et al. 2015 and their release use plain gradient descent. The rate is halved after an epoch without a better
+# loss.
+TRAINING: Dict[str, Any] = {
+    "task": {"truncate_source": 100, "truncate_target": 50},
+    "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+    "optimization": {"lr": [0.1], "max_epoch": 20},
+    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
+}
+"""Sections of the configuration that trains the architecture."""
+
+
 def preset_config(name: str, **changes: Any) -> type:
     """Make a dataclass of all options with the preset's defaults."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")

@@ -10,3 +10,5 @@ The architecture ``entail_s2s`` is a preset of the core's recurrent family.
 """
 
 from . import auxiliary as auxiliary
+from .auxiliary import TRAINING_NEEDS as TRAINING_NEEDS
+from .auxiliary import TRAININGS as TRAININGS

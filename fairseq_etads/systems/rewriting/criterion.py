@@ -48,6 +48,9 @@ class ExtractorRL(FairseqCriterion):
         ValueError: an option has an impossible value, or is missing; or see :class:`Abstractor`.
     """
 
+    trains_selectors = True
+    reads_labels = False
+
     def __init__(self, task: Any, abstractor: Optional[str], rl_discount: float, rl_max_len: int):
         super().__init__(task)
         if not abstractor:

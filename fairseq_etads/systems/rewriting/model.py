@@ -12,6 +12,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from torch import Tensor, nn
 
+from ...layers.capabilities import TrainedBy
 from ...layers.recurrent import BidirectionalLSTM
 from ...layers.tagging import words_by_sentence
 from ...models.common import check_marks, plain_options, preset_dataclass, register_presets
@@ -103,9 +104,11 @@ class PointerExtractor(SelectingModel):
         return cls(options, task)
 
     @property
-    def criterions(self) -> Any:  # type: ignore[override]
-        """Criterions that train it."""
-        return ("extractor_nll",) if self.stop is None else ("extractor_rl",)
+    def trained_by(self) -> TrainedBy:
+        """Return the criterion for an extractor that can stop, or that cannot."""
+        if self.stop is None:
+            return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
+        return TrainedBy("extractor_rl", "an extractor with --learn-to-stop")
 
     def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
         """Initialise the critic as a copy of the pointer network if the checkpoint's extractor had none."""
