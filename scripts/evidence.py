@@ -9,7 +9,7 @@ docs/results.md.
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
 The first writes extracts of the test documents, by an untrained system. The second stores a run. The others convert
-words for fairseq's example of a pointer-generator, and its summaries back.
+words for fairseq's example of a pointer-generator, and convert its summaries back.
 
 A record is results/CORPUS/SYSTEM-SEED.json, with the command, the code and the machine, the scores of every test
 document, and the log-likelihood of every reference. So significance tests need only records, and later runs can be
@@ -173,7 +173,7 @@ def words(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Write the best summaries of the test documents by fairseq's example, as tokens, in the documents' order.
+    """Write the best summaries of fairseq's example for the test documents, as tokens, in the documents' order.
 
     The search is this project's, as for all systems, because fairseq's own does not block n-grams on a CPU.
     """

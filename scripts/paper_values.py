@@ -78,9 +78,7 @@ def markdown(table: Dict[str, Any]) -> str:
         lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
     memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
     lines += [
-        "Recipes with values from memory, without a source: "
-        + ", ".join(f"`{name}`" for name in memory)
-        + ".",
+        "Recipes with values from memory, without a source: " + ", ".join(f"`{name}`" for name in memory) + ".",
     ]
     return "\n".join(lines)
 

@@ -173,7 +173,7 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Difference of each column of two arrays (trainings, documents, columns), with or without the trainings' luck."""
+    """Differences of the columns of two arrays (trainings, documents, columns), with or without training variance."""
     if with_trainings:
         found = compare_trainings(first, second, RESAMPLES, SEED, families)
     else:
@@ -252,7 +252,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """All claims that there are records for, on each corpus."""
+    """All claims with records, on each corpus."""
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
@@ -345,7 +345,7 @@ Perplexities are comparable only between systems that predict the same words. Th
 a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
-"""Systems with perplexities of other words than the rest."""
+"""Systems with perplexities that are for other words than in the other systems."""
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The rules of a step of the search, which forbid words or dictate one, as the options say.
+"""The rules of a search step, which forbid words or dictate one, according to the options.
 
 A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
 because fairseq's results depend on it.

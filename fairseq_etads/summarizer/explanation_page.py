@@ -51,7 +51,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """Put the page into a frame for a notebook: their styles and scripts do not affect each other."""
+    """Put the page into a frame for a notebook, so that their styles and scripts do not affect each other."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -77,7 +77,7 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON for <script>: in ASCII, and without characters with which HTML would end the element."""
+    """Format JSON for <script>: in ASCII, and without characters that would end the element in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,7 +1,7 @@
-"""Words that only the documents of a batch have, and the extended ids that stand for them.
+"""Words that only the documents of a batch contain, and their extended ids.
 
-Word identity lives in the ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id from
-V on identifies a word even though the model cannot generate it. V is the number of words that summaries know. A
+Words are identified by their ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id
+from V on identifies a word even though the model cannot generate it. V is the number of words that summaries know. A
 :class:`BatchVocab` gives each such word of a document a *slot*: V for the first, V + 1 for the second, and so on. These
 are *extended ids*. Slots belong to a document: slot V stands for different words in different documents.
 """
@@ -49,16 +49,16 @@ def _largest(counts: Tensor, most: Optional[int]) -> int:
 class BatchVocab:
     """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
 
-    A pointer's distribution has a *column* for each word of the softmax and, behind them, one for each slot. Without
-    candidates the softmax runs over all V words, and columns and extended ids are the same numbers.
+    A pointer's distribution has a *column* for each word of the softmax, and then one for each slot. Without candidates
+    the softmax runs over all V words, and columns and extended ids are the same numbers.
 
     Args:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
         candidates: the words of the softmax, if not all V; the documents' words must be among them.
-        bounded: on a GPU let K and U be S, the most that they can be, instead of waiting for the numbers. Results are
-            the same; a distribution over all columns would be wider.
+        bounded: on a GPU let K and U be S, their maximum, instead of waiting for the numbers. Results are the same; a
+            distribution over all columns would be wider.
 
     Attributes:
         known_words: V.
@@ -133,7 +133,7 @@ class BatchVocab:
         unknown.
 
         Args:
-            tokens: (N, T), int64, N a multiple of B: rows of the same document follow one another.
+            tokens: (N, T), int64, N a multiple of B: rows of the same document are adjacent.
         """
         slot_words = self.expand_rows(self.slot_words, tokens)
         hidden = hide_unknown_words(tokens, self.known_words, self.unk)
@@ -148,8 +148,7 @@ class BatchVocab:
         """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document follow one another.
-            document: all rows are of this one.
+            tokens: rows of the same document are adjacent. document: index of the document to which all rows belong.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)

@@ -8,8 +8,8 @@ A word has up to three numbers:
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
 
-The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is
-as wide as the vocabulary. *Search ids* means whichever of the two applies.
+The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that no tensor in it
+is as wide as the vocabulary. *Search ids* are the numbers that the search works with.
 """
 
 from typing import Any, NamedTuple, Optional, Union
@@ -23,9 +23,9 @@ from .dictionary import hide_unknown_words, known_words
 
 
 class OutputVocabulary(NamedTuple):
-    """The words that the distributions of a batch of B documents range over.
+    """The words in the distributions for a batch of B documents.
 
-    Methods take ids (N, T), int64, N a multiple of B; rows of the same document follow one another.
+    Methods take ids (N, T), int64, N a multiple of B; rows of the same document are adjacent.
 
     Attributes:
         known_words: V.

@@ -1,6 +1,4 @@
-"""Read Hugging Face data sets on this machine: folders of ``save_to_disk``, and names in the local cache. No
-download.
-"""
+"""Read Hugging Face data sets on this machine, from folders of ``save_to_disk`` or the local cache, without network."""
 
 import argparse
 import contextlib
