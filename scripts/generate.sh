@@ -102,6 +102,9 @@ use_environment
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
+[ ${#inputs[@]} -eq 0 ] || [ ! -d "$run/shortened/extractor" ] ||
+    die "${inputs[*]}: $run reads sentences that its extractor picks, which new documents need too: make a model folder with" \
+        "etads-export $run FOLDER, and summarise them with etads-summarize FOLDER"
 [ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist makes it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"

@@ -3,8 +3,12 @@
 #
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, one document or summary per line
+#   --text PATH         a folder with {train,valid,test}.{source,target}, one document or summary per line; or a table of pairs
+#                       (.jsonl, .csv, .tsv, .parquet), which etads-corpus turns into such a folder, DIR/text
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
+#   --long              for documents longer than a model reads: an extractor, trained first, picks the most probable sentences
+#                       of each document for the model; see below
+#   --words N           with --long: maximum number of words that it picks (default: 200)
 #   --prepared DIR      directory of the prepared data (default: in --out), so that models can share it; without --text
 #                       it must exist already (scripts/prepare_*.sh make it, for example)
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: by the
@@ -16,6 +20,10 @@
 #   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: by the size of the data; paper: 8000)
 #   --keep-case         do not lower-case
+#   --text-words KIND   rules by which text is split into words, as in etads-prepare --words (default: moses; for the
+#                       extractor of --long: ptb)
+#   --split A/B/C, --source-column NAME, --target-column NAME   of a table, as in etads-corpus table (default: 90/5/5, usual
+#                       names)
 #   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
 #   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). A batch has a multiple of 8 pairs,
 #                       unless it has fewer: -- --required-batch-size-multiple 1
@@ -30,6 +38,12 @@
 #
 #   scripts/train.sh --text data/mine --out runs/mine
 #   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
+#
+# Documents of any length: --long. It keeps the extractor and the shortened text in DIR/shortened, and the model reads the level of
+# each picked sentence's probability (docs/long.md). The model folder then accepts whole documents:
+#
+#   scripts/train.sh --text mine.jsonl --out runs/mine --long
+#   etads-export runs/mine model
 #
 # The optimiser of --recipe paper is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's
 # peak at width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
@@ -48,13 +62,17 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 text="" out="" prepared="" recipe="" minutes="" arch=etads tokens="" size="" max_tokens="" max_update="" pointer="" processes=1
-prepare=() task=() more=()
+long="" budget="" text_words="" prepare=() table=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --text) need_value "$@"; text=$2; shift 2 ;;
         --out) need_value "$@"; out=$2; shift 2 ;;
         --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --recipe) need_value "$@"; recipe=$2; shift 2 ;;
+        --long) long=1; shift ;;
+        --words) need_value "$@"; need_integer "$1" "$2"; budget=$2; shift 2 ;;
+        --text-words) need_value "$@"; text_words=$2; shift 2 ;;
+        --split | --source-column | --target-column) need_value "$@"; table+=("$1" "$2"); shift 2 ;;
         --minutes) need_value "$@"; minutes=$2; shift 2 ;;
         --arch) need_value "$@"; arch=$2; shift 2 ;;
         --pointer) need_value "$@"; pointer=$2; shift 2 ;;
@@ -73,10 +91,16 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
+[ -z "$budget" ] || [ -n "$long" ] || die "--words $budget: goes with --long; the rules for words are --text-words"
 if [ -z "$text" ]; then
-    ignored="${tokens:+--tokens $tokens }${size:+--size $size }${prepare[*]-}"
+    [ -z "$long" ] || die "--long: needs --text; --prepared $prepared is taken as it is (docs/long.md has the single commands)"
+    ignored="${tokens:+--tokens $tokens }${size:+--size $size }${text_words:+--text-words $text_words }${table[*]-} ${prepare[*]-}"
+    ignored=${ignored# }
     ignored=${ignored%% --*}
+    ignored=${ignored%% }
     [ -z "$ignored" ] || die "${ignored% }: goes with --text; without it, --prepared $prepared is taken as it is"
+elif [ ! -f "$text" ]; then
+    [ ${#table[@]} -eq 0 ] || die "${table[0]} ${table[1]}: goes with a table, and --text $text is none"
 fi
 [ -z "$recipe" ] || need_choice --recipe "$recipe" small base large paper
 [ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word
@@ -85,6 +109,11 @@ for name in size max_tokens max_update minutes; do [ -z "${!name}" ] || need_int
 [ -z "$minutes" ] || [ "$recipe" != paper ] || die "--minutes $minutes has no effect with --recipe paper: choose another recipe"
 cpu=()
 case " ${more[*]-} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
+if [ -n "$long" ]; then
+    # The user's own --source-factors, such as none, overrides this one.
+    task+=(--source-factors salience)
+    prepare+=(--factors salience)
+fi
 use_environment
 
 need_folder --out "$out"
@@ -101,6 +130,24 @@ choose_settings() {
         --given ${given[@]+"${given[@]}"}
 }
 
+if [ -f "$text" ]; then
+    say "reading $text into $out/text"
+    supervise etads-corpus table --input "$text" ${table[@]+"${table[@]}"} --out "$out/text"
+    text=$out/text
+fi
+if [ -n "$long" ]; then
+    before=$(cat "$out/shortened/extractor/shortened.txt" 2>/dev/null) || before=""
+    budget=${budget:-${before:-200}}
+    [ -z "$before" ] || [ "$before" = "$budget" ] ||
+        die "--words $budget: the documents in --out $out were shortened to $before words; name another folder, or delete this one"
+    # As for choose_settings, the name is a command's that imports neither torch nor fairseq.
+    python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
+        "$text" --arch "$arch" --words "$budget" || exit 2
+    say "extractor of the sentences to read: $out/shortened/extractor"
+    supervise "$ROOT/scripts/shorten.sh" --text "$text" --out "$out/shortened" --words "$budget" \
+        ${text_words:+--text-words "$text_words"} ${cpu[@]+"${cpu[@]}"}
+    text=$out/shortened/text
+fi
 if [ -z "$text" ]; then
     [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"
 else
@@ -110,7 +157,7 @@ else
         [ -z "$words" ] || while IFS= read -r word; do chosen+=("$word"); done <<< "$words"
     fi
     supervise etads-prepare "$text" "$prepared" --tokens "${tokens:-bpe}" --size "${size:-8000}" ${chosen[@]+"${chosen[@]}"} \
-        ${prepare[@]+"${prepare[@]}"}
+        ${text_words:+--words "$text_words"} ${prepare[@]+"${prepare[@]}"}
 fi
 
 chosen=()

@@ -25,7 +25,7 @@ EXAMPLES = """\
 examples:
   etads-export runs/quickstart model
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors --infer-dtype int8
-  etads-export runs/long model --extractor runs/long/extractor
+  etads-export runs/mine model --extractor runs/long/extractor
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
 The folder is then all that is needed:
@@ -62,9 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--extractor",
         metavar="RUN",
-        type=Path,
-        help="run of the sentence extractor that shortened the training text (scripts/shorten.sh or etads-shorten); "
-        "the model folder then shortens long documents itself",
+        help="run of the sentence extractor that shortened the training text (scripts/train.sh --long, "
+        "scripts/shorten.sh or etads-shorten); the model folder then shortens long documents itself (default: the "
+        "extractor in RUN or with its prepared data, if there is one; none: no extractor)",
     )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
@@ -102,6 +102,17 @@ def _best_of(run: Path) -> Optional[Path]:
     return next(filter(Path.is_file, paths), None)
 
 
+def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
+    """Find the run of the extractor: the one given, or the one that has shortened the training text of this run."""
+    if args.extractor is not None:
+        return None if args.extractor == "none" else Path(args.extractor)
+    for folder in dict.fromkeys((args.run, prepared.parent)):
+        for path in (folder / "shortened" / "extractor", folder / "extractor"):
+            if (path / PICKING).is_file():
+                return path
+    return None
+
+
 def _picking(run: Path) -> Picking:
     """Read how the extractor's sentences are selected; raises InputError if it has not selected any."""
     return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
@@ -128,7 +139,7 @@ def _report(path: Path) -> Dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
+def _card_info(args: argparse.Namespace, prepared: Path, extractor: Optional[Path]) -> CardInfo:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
@@ -139,7 +150,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
-        picked_words=0 if args.extractor is None else _picking(args.extractor).words,
+        picked_words=0 if extractor is None else _picking(extractor).words,
     )
 
 
@@ -160,7 +171,8 @@ def main(args: argparse.Namespace) -> None:
     call_options.call_settings(call_options.DEFAULTS, decoding)
     prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
-    info = _card_info(args, prepared)
+    extractor_run = _extractor_run(args, prepared)
+    info = _card_info(args, prepared, extractor_run)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
@@ -175,13 +187,17 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    extractor = None if args.extractor is None else _extractor(args.extractor, Source)
-    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
+    extractor = None if extractor_run is None else _extractor(extractor_run, Source)
+    documents = prepared / "tokens" / "train.source"
+    has_documents = documents.is_file()
+    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
     by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
     longest = _longest_target(info.prepared_report)
     exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    if extractor_run is not None and args.extractor is None:
+        print(f"with the extractor of this run, {extractor_run}: documents of any length are read whole")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
     if by_texts:

@@ -18,6 +18,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import check_outputs
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
+from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
@@ -35,7 +36,7 @@ examples:
 
 Each JSON line has "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
 (words that the model copied, with their characters in the document), "read" and "left_out" (numbers of the document's
-tokens), and "problem" if the document has no summary. See docs/using.md.
+tokens), "surprisal" (see docs/using.md), and "problem" if the document has no summary. See docs/using.md.
 
 After an interruption, run the command again with the same --output: it continues where it stopped. The exit status is
 1 if some documents have no summary because of problems with them, and 2 after any other error.
@@ -113,6 +114,7 @@ class _Report:
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
         self.counts: Counter = Counter()
+        self._read = 0
         self._bar: Any = None
 
     def begin(self) -> None:
@@ -126,16 +128,31 @@ class _Report:
         if not self.quiet:
             print(f"== {printable(text)}", file=sys.stderr)
 
-    def count(self, name: str, text: str, problem: str) -> None:
-        """Count a document, and report any problem with it."""
+    def count(self, document: NewDocument, summary: Any) -> None:
+        """Count a document, and report any problem with it, and if it is unlike the training documents."""
+        problem = document.problem or summary.problem
         self.counts["documents"] += 1
-        self.counts["empty"] += not text and not problem
+        self.counts["empty"] += not summary.text and not problem
+        self.counts["truncated"] += summary.truncation.left_out > 0
+        self._read = max(self._read, summary.truncation.read)
+        surprisal = summary.surprisal
         if problem:
-            self.counts["failed"] += 1
-            if self.counts["failed"] <= PROBLEMS_SHOWN:
-                self._bar.clear()
-                print(f"etads-summarize: document {printable(name)}: {printable(problem)}", file=sys.stderr)
+            self._tell("failed", document.name, problem)
+        elif surprisal is not None and surprisal.is_unusual and not self.quiet:
+            self._tell(
+                "unusual",
+                document.name,
+                f"unlike the documents of the model's training ({surprisal.unknown:.0%} of its tokens are unknown, "
+                f"{surprisal.bits:.1f} bits per token, more than {UNUSUAL} % of them): do not rely on its summary",
+            )
         self._bar.update()
+
+    def _tell(self, kind: str, name: str, words: str) -> None:
+        """Report something about a document, unless the same was said of many."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= PROBLEMS_SHOWN:
+            self._bar.clear()
+            print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
         """Report the numbers of documents and of missing summaries, including earlier runs."""
@@ -144,6 +161,13 @@ class _Report:
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
         self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}")
+        if self.counts["unusual"] > PROBLEMS_SHOWN:
+            self.say(f"{self.counts['unusual']:,} documents in all are unlike the documents of the model's training")
+        if self.counts["truncated"]:
+            self.say(
+                f"of {self.counts['truncated']:,} documents only the first {self._read:,} tokens at most were read; a "
+                "model trained by scripts/train.sh --long reads documents of any length"
+            )
         if failed:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons given", file=sys.stderr)
 
@@ -191,7 +215,7 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
         else:
             sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
             sys.stdout.buffer.flush()
-        report.count(document.name, summary.text, document.problem or summary.problem)
+        report.count(document, summary)
     return report.counts["failed"]
 
 
@@ -229,7 +253,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
             for document, summary in _summaries(args, summarizer, documents):
                 problem = document.problem or summary.problem
                 output.write(document, _line(document, summary, output_format), bool(problem))
-                report.count(document.name, summary.text, problem)
+                report.count(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.mark()
                     marked = time.monotonic()

@@ -24,6 +24,7 @@ from ..platform.errors import InputError
 from ..search.lengths import Lengths
 from ..search.options import flag
 from ..text.atomic import read_json, write_json
+from ..text.words import SENTENCE_MARK
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
@@ -32,8 +33,11 @@ SAMPLE = 20_000
 """Number of texts in the evenly spaced sample that is measured."""
 
 
-def measure(folder: Path, one_dictionary: bool = True) -> Data:
+def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
     """Measure the lengths of FOLDER/train.source and FOLDER/train.target in tokens separated by spaces.
+
+    Args:
+        marks: count marks between sentences as tokens.
 
     Raises:
         InputError: a file is missing or empty.
@@ -45,7 +49,9 @@ def measure(folder: Path, one_dictionary: bool = True) -> Data:
     pairs = _count_lines(paths[0])
     if not pairs:
         raise InputError(f"{paths[0]}: it is empty")
-    documents, summaries = (Lengths(len(line.split()) for line in _sample(path, pairs)) for path in paths)
+    texts = [map(bytes.split, _sample(path, pairs)) for path in paths]
+    mark = SENTENCE_MARK.encode()
+    documents, summaries = (Lengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts)
     return Data(pairs, documents, summaries, one_dictionary)
 
 

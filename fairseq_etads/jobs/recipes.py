@@ -15,6 +15,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 from ..search.lengths import Lengths, bounds
+from ..text.picking import FACTOR
 
 NAMES = ("small", "base", "large", "paper")
 SUITABLE = (
@@ -174,6 +175,8 @@ def choose(
     check_suitable(name, arch)
     size, options = SIZES[name], _Given(given)
     share, longest_document, longest_summary = size.truncation
+    if options.reads_picked_sentences():
+        share, longest_document = 100, data.documents.at(100)  # they were picked to be read, all of them
     cut = (
         options.number("--truncate-source", _rounded(min(data.documents.at(share), longest_document))),
         options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
@@ -196,6 +199,11 @@ def choose(
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
     found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
+    if not options.reads_picked_sentences() and data.documents.at(50) > max(cut[0], longest_document):
+        found.says.append(
+            f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read: "
+            "--long reads documents whole"
+        )
     return found
 
 
@@ -251,6 +259,11 @@ class _Given:
 
     def text(self, name: str, default: str) -> str:
         return self._values.get(name, default)
+
+    def reads_picked_sentences(self) -> bool:
+        """Tell whether an extractor has picked the documents' sentences, the levels of which the model reads."""
+        factors = self.text("--source-factors", "none").split(",")
+        return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
     def number(self, name: str, default: int) -> int:
         value = self._values.get(name, "")

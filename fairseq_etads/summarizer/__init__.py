@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .picked import PickedSentence, Selection
+from .surprisal import Surprisal
 
 if TYPE_CHECKING:
     from .partial import PartialSummary
@@ -27,6 +28,7 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryToken",
+    "Surprisal",
     "Truncation",
 ]
 

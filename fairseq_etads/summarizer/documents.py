@@ -14,9 +14,11 @@ from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.picking import FACTOR
 from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import counts_of_known_words
 from .extraction import Pick, SentencePicker
 from .folder.loading import LoadedFolder
 from .picked import Selection
+from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
 """Approximate number of characters of a part beyond which no more documents are read ahead."""
@@ -80,6 +82,11 @@ class TextProcessing:
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
         self.limit = task.truncate_source
+        percentiles = loaded.config.task.get("document_surprisal")
+        self._surprisals = None
+        if percentiles is not None:
+            frequencies = WordFrequencies(counts_of_known_words(self.source))
+            self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
@@ -88,6 +95,10 @@ class TextProcessing:
             return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+
+    def surprisal(self, document: Document) -> Optional[Surprisal]:
+        """Surprisal of a document compared with the training documents; None if it is short or they are not known."""
+        return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
         """The document as its selected sentences in order, with marks between them if training had them."""

@@ -121,6 +121,7 @@ class Explainer:
             saliency_layers=tuple(SaliencyLayer(_layer(name), _row(g.mean((0, 1)))) for name, g in gates.items()),
             focus_layers=tuple(_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
+            surprisal=self._texts.surprisal(document),
         )
 
     def _of_nothing(self, document: Document, summary: str, score: Optional[float]) -> Explanation:

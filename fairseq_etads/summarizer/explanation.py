@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .explanation_page import frame, page
 from .picked import Selection
+from .surprisal import Surprisal
 
 Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
@@ -125,6 +126,7 @@ class Explanation:
         saliency_layers, focus_layers: layers that have the mechanism.
         picked: the sentences that an extractor selected from the whole document, the only ones that were read; None:
             the model has no extractor.
+        surprisal: surprisal of the document compared with the training documents; None: not known.
     """
 
     document: str
@@ -143,6 +145,7 @@ class Explanation:
     saliency_layers: Tuple[SaliencyLayer, ...] = ()
     focus_layers: Tuple[FocusLayer, ...] = ()
     picked: Optional[Selection] = None
+    surprisal: Optional[Surprisal] = None
 
     @property
     def log_probability(self) -> float:
@@ -207,6 +210,7 @@ class Explanation:
                 for x in self.focus_layers
             ],
             **({} if self.picked is None else {"picked": self.picked.to_dict()}),
+            **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
         }
 
     def to_json(self, least: float = LEAST) -> str:

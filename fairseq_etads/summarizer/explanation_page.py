@@ -15,6 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from .surprisal import UNUSUAL
+
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
 """Number of shades of the document in the page itself, before the script refines them."""
@@ -121,9 +123,24 @@ def _about(data: Dict[str, Any], title: str) -> str:
         if data.get("picked"):
             picked = data["picked"]
             parts.append(f"{len(picked['sentences']):,} of {_plural(picked['total'], 'sentence')} picked")
+        parts += [_unusual(data["surprisal"])] if data.get("surprisal") else []
         parts.append(f"log P of the summary {_number(data['log_probability'])}")
     parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
     return " · ".join(parts)
+
+
+def _unusual(surprisal: Dict[str, Any]) -> str:
+    """Describe how unusual the document is for the model."""
+    than = f"{_percent(surprisal['percentile'])} % of the training documents"
+    text = f"{surprisal['bits']:.1f} bits per token, more than {than}"
+    if surprisal["percentile"] > UNUSUAL:
+        return f"<strong>unlike the training documents: {text}</strong>"
+    return text
+
+
+def _percent(value: float) -> str:
+    """Format a percentage: only if it is exactly 0 or 100, as such."""
+    return f"{min(max(value, 1), 99):.0f}" if 0 < value < 100 else f"{value:.0f}"
 
 
 def _sections(data: Dict[str, Any]) -> Iterator[str]:

@@ -325,6 +325,7 @@ class Summarizer:
             copied=self._copied(document, tokens, origins),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
+            surprisal=texts.surprisal(document),
         )
         return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
 

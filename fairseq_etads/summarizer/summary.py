@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Dict, Optional, Tuple
 from ..text.words import SENTENCE_MARK
 from . import Explanation
 from .picked import Selection
+from .surprisal import Surprisal
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Summary:
         problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
         picked: the sentences that the folder's extractor selected from the whole document for the model, each with its
             probability; None without an extractor.
+        surprisal: surprisal of the document compared with the training documents; None for a short document, and for
+            a folder that does not have their surprisals.
     """
 
     text: str
@@ -65,6 +68,7 @@ class Summary:
     truncation: Truncation
     problem: str = ""
     picked: Optional[Selection] = None
+    surprisal: Optional[Surprisal] = None
 
     # The summariser sets this on the instance. It is not a field, because copies and pickles of a summary are only
     # data.
@@ -106,4 +110,5 @@ class Summary:
             "read": self.truncation.read,
             "left_out": self.truncation.left_out,
             **({} if self.picked is None else {"picked": self.picked.to_dict()}),
+            **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
         }

@@ -52,12 +52,12 @@ class SelectionNLL(FairseqCriterion):
             loss, size = selection_losses(logits, labels, real).sum(), int(real.sum())
         return (
             loss,
-            max(size, 1),
+            size,
             {
                 "loss": float(loss.detach()),
                 "ntokens": sample["ntokens"],
                 "nsentences": len(logits),
-                "sample_size": max(size, 1),
+                "sample_size": size,
                 "histogram": histogram(logits.detach(), labels, real),
             },
         )
@@ -65,7 +65,7 @@ class SelectionNLL(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Add the figures of all batches and workers; the loss is in bits."""
-        size = sum(output["sample_size"] for output in logging_outputs)
+        size = max(sum(output["sample_size"] for output in logging_outputs), 1)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
         counts = sum(output["histogram"] for output in logging_outputs)
@@ -125,12 +125,12 @@ class ExtractorNLL(FairseqCriterion):
         steps = int((labels >= 0).sum())
         return (
             loss,
-            max(steps, 1),
+            steps,
             {
                 "loss": loss.detach(),
                 "ntokens": sample["ntokens"],
                 "nsentences": len(labels),
-                "sample_size": max(steps, 1),
+                "sample_size": steps,
                 "right": ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum(),
                 "steps": steps,
             },

@@ -9,7 +9,7 @@ import copy
 import hashlib
 import re
 import threading
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Dict, Mapping
 
 import torch
 from fairseq.data import Dictionary
@@ -37,6 +37,13 @@ def known_words(dictionary: Dictionary) -> int:
             break
         end += 1
     return end if any(dictionary.count[first:end]) else len(dictionary)
+
+
+def counts_of_known_words(dictionary: Dictionary) -> Dict[str, int]:
+    """The count of each known word in the training text, without special symbols and padding."""
+    first, end = dictionary.nspecial, known_words(dictionary)
+    entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
+    return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
 
 
 def is_padding_word(word: str) -> bool:

@@ -11,6 +11,7 @@ const LIVE = {
   copying: "Stronger: where the last word was copied from, if it was copied.",
   attention: "Stronger: where the model looked to write the last word.",
 };
+const UNUSUAL = 99; // percentile of the training documents, as in summarizer/surprisal.py
 const REPLAY_MS = 350;
 const SPEAK_MS = 2000; // a growing summary is read out no more often
 
@@ -318,6 +319,17 @@ function showPicked(picked) {
   })));
 }
 
+// The document compared with the documents of the training.
+function showSurprisal(surprisal) {
+  $("surprisal").hidden = !surprisal;
+  if (!surprisal) return;
+  const percent = Math.round(surprisal.percentile);
+  $("surprisal").className = surprisal.percentile > UNUSUAL ? "warning" : "soft";
+  $("surprisal").textContent = surprisal.percentile > UNUSUAL
+    ? "This document is unlike the documents of the model’s training: do not rely on the summary."
+    : `${surprisal.bits.toFixed(1)} bits per token: more unusual than ${percent} % of the documents of the model’s training.`;
+}
+
 function showResult(mine) {
   const { text, words, words_read: read } = mine.result;
   if (mine.tokens) showShadings(mine);
@@ -326,6 +338,7 @@ function showResult(mine) {
   const { picked } = mine.result.explanation;
   const cut = !picked && read < words;
   showPicked(picked);
+  showSurprisal(mine.result.explanation.surprisal);
   $("read").textContent = picked ? `${read.toLocaleString("en")} of ${words.toLocaleString("en")} words: ${picked.sentences.length.toLocaleString("en")} of ${picked.total.toLocaleString("en")} sentences`
     : cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;
   $("more").hidden = false;

@@ -11,6 +11,7 @@ from ...platform.errors import InputError
 from ...search import call_options
 from ...search.lengths import are_percentiles
 from ...text.words import WORD_KINDS
+from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
@@ -49,7 +50,8 @@ class FolderConfig:
         architecture: the name of a preset (``--arch``).
         model: the architecture's options.
         task: truncation lengths, the side of the padding, the dictionaries' fingerprints, and optionally
-            "summary_lengths", percentiles of the lengths of the training summaries.
+            "summary_lengths", percentiles of the lengths of the training summaries, and "document_surprisal",
+            percentiles of the surprisals of the training documents.
         text: settings of text processing: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
             :data:`SUBWORDS` or None.
         decoding: defaults, by the names of :data:`call_options.OPTIONS`.
@@ -197,7 +199,10 @@ _TASK = {
     "target_dictionary": _FINGERPRINT,
     "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
-_PERHAPS_OF_TASK: _Entries = {"summary_lengths": (are_percentiles, "percentiles of lengths, by percent")}
+_PERHAPS_OF_TASK: _Entries = {
+    "summary_lengths": (are_percentiles, "percentiles of lengths, by percent"),
+    "document_surprisal": (surprisal.are_percentiles, "percentiles of surprisals in bits, by percent"),
+}
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,

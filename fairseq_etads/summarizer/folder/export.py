@@ -28,7 +28,8 @@ from ...text.picking import FACTOR
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import counts_of_known_words, known_words
+from ..surprisal import WordFrequencies, percentiles_of
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
@@ -46,6 +47,7 @@ class Source(NamedTuple):
             their options.
         extra_files: name in the folder -> file to copy.
         extractor: inputs of the folder of the extractor that selects sentences for the model.
+        documents: file with the tokens of the training documents, one document per line; None: not at hand.
     """
 
     checkpoint: Path
@@ -53,6 +55,7 @@ class Source(NamedTuple):
     text_options: Dict[str, Any]
     extra_files: Dict[str, Path]
     extractor: Optional["Source"] = None
+    documents: Optional[Path] = None
 
 
 def export(
@@ -90,7 +93,7 @@ def export(
     config = FolderConfig(
         architecture=_architecture(cfg),
         model=_plain_options(cfg, source.checkpoint),
-        task=_task_state(cfg, task),
+        task={**_task_state(cfg, task), **_surprisals(source, task)},
         text=_text_settings(source.text_options),
         decoding=decoding,
         weights={"dtype": dtype, "shared": shared},
@@ -213,6 +216,16 @@ def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
     lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
     return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
+
+
+def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
+    """Percentiles of the training documents' surprisals, as an entry of config.json; empty without documents."""
+    if source.documents is None:
+        return {}
+    found = percentiles_of(
+        source.documents, WordFrequencies(counts_of_known_words(task.source_dictionary)), task.truncate_source
+    )
+    return {} if found is None else {"document_surprisal": found}
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:

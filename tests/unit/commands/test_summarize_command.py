@@ -11,8 +11,9 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
-from fairseq_etads.commands.summarize import main
+from fairseq_etads.commands.summarize import PROBLEMS_SHOWN, main
 from fairseq_etads.summarizer.documents import TextProcessing
+from fairseq_etads.summarizer.surprisal import Surprisal
 from fairseq_etads.text import files
 from fairseq_etads.text import records as new_documents
 
@@ -253,3 +254,29 @@ def test_a_column_that_is_missing_is_named_with_those_there_are(summarize, tmp_p
     assert status == 2 and "which field is the document? give --source-column, one of title, body" in said
     status, _, said = summarize(tmp_path / "a.csv", "--source-column", "text")
     assert status == 2 and "--source-column text:" in said and "a.csv has title, body" in said
+
+
+def test_documents_that_are_not_read_to_their_end_are_counted(summarize):
+    long = b" ".join(b"w%d" % (n % 40) for n in range(75))
+    said = summarize(stdin=b"w1 w2\n" + long + b"\n")[2]
+    assert (
+        "of 1 documents only the first 60 tokens at most were read; a model trained by scripts/train.sh --long" in said
+    )
+    assert "at most were read" not in summarize(stdin=b"w1 w2\n")[2]
+    assert summarize("--quiet", stdin=long)[2] == ""
+
+
+def test_a_document_unlike_the_training_is_named_once(summarize, monkeypatch):
+    def strange(texts, document):
+        return Surprisal(14.2, 0.5, 99.5) if "zebra" in document.tokens else Surprisal(9.0, 0.1, 99.0)
+
+    monkeypatch.setattr(TextProcessing, "surprisal", strange)
+    status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
+    assert status == 0 and len(lines) == len(TEXTS)
+    assert said.count("unlike the documents of the model's training") == 1
+    assert "document 1: unlike the documents of the model's training (50% of its tokens are unknown, 14.2 bits" in said
+    assert "unlike" not in summarize("--quiet", stdin=TEXTS[0].encode())[2]
+    many = b"Zebra w1\n" * (PROBLEMS_SHOWN + 3)
+    said = summarize(stdin=many)[2]
+    assert said.count("etads-summarize: document") == PROBLEMS_SHOWN
+    assert f"{PROBLEMS_SHOWN + 3} documents in all are unlike" in said

@@ -10,6 +10,7 @@ from helpers import make_dictionary, make_task, model_config
 from test_explain_page import Page
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.export import Source, export
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
@@ -205,3 +206,28 @@ def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
     config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
     with pytest.raises(InputError, match='"etads" is no architecture of an extractor'):
         Summarizer.load(tmp_path / "model")
+
+
+def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
+    make_long_folder(tmp_path)
+    run = tmp_path / "run"
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces"}
+    (tmp_path / "extractor" / "prepared" / "prepare.json").write_text(
+        json.dumps({"settings": {**settings, "source_marks": True}})
+    )
+    (tmp_path / "extractor" / "prepared" / "bin" / "complete").touch()
+    assert export_command([str(run), str(tmp_path / "a")]) == 2, "the extractor is elsewhere"
+    assert "name its run with --extractor" in capsys.readouterr().err
+    (run / "shortened").mkdir()
+    own = (tmp_path / "extractor").rename(run / "shortened" / "extractor")
+    assert export_command([str(run), str(tmp_path / "b")]) == 0
+    assert f"with the extractor of this run, {own}:" in capsys.readouterr().out
+    assert Summarizer.load(tmp_path / "b", "cpu").picks_sentences
+    assert export_command([str(run), str(tmp_path / "c"), "--extractor", "none"]) == 2
+    assert "name its run with --extractor" in capsys.readouterr().err
+    shared = run.rename(tmp_path / "shared")
+    other = tmp_path / "other"
+    (other / "checkpoints").mkdir(parents=True)
+    shutil.copy(shared / "checkpoints" / "checkpoint_best.pt", other / "checkpoints")
+    assert export_command([str(other), str(tmp_path / "d"), "--prepared", str(shared / "prepared")]) == 0
+    assert Summarizer.load(tmp_path / "d", "cpu").picks_sentences

@@ -1,0 +1,84 @@
+"""Check and describe the text of a training on long documents, for ``scripts/train.sh --long``.
+
+python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --words N
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..platform.console import Parser, command
+from ..platform.errors import InputError
+from .recipe_choice import measure
+from .recipes import SUITABLE, Data
+
+FEWEST_PAIRS = 100
+"""Minimum number of training pairs: an extractor learns nothing from fewer, and needs them in two halves."""
+
+
+def check_text(text: Path) -> Data:
+    """Measure the training text.
+
+    Raises:
+        InputError: the folder lacks a file, or has too few pairs.
+    """
+    for split in ("train", "valid"):
+        for side in ("source", "target"):
+            if not (text / f"{split}.{side}").is_file():
+                raise InputError(f"--text {text}: no {split}.{side} in it; etads-corpus makes it")
+    data = measure(text, marks=False)
+    if data.pairs < FEWEST_PAIRS:
+        raise InputError(
+            f"--long: {text} has {data.pairs} training pairs, and the extractor learns from {FEWEST_PAIRS} or more; "
+            "leave out --long"
+        )
+    return data
+
+
+def check_architecture(arch: str) -> None:
+    """Raise InputError if an architecture cannot read the levels of the picked sentences."""
+    if arch in SUITABLE:
+        return  # without importing torch and fairseq, which takes seconds
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from .architectures import PRESETS
+
+    model = ARCH_MODEL_REGISTRY.get(arch)
+    if model is None:
+        return  # of another --user-dir; or fairseq-train says that there is none
+    if not _reads_factors(model):
+        able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
+        raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")
+
+
+def _reads_factors(model: type) -> bool:
+    options = getattr(model, "__dataclass", None)
+    return "source_factors" in getattr(options, "__dataclass_fields__", {})
+
+
+def describe(data: Data, words: int) -> str:
+    """Describe the lengths of the documents compared with the ``words`` that are picked from them."""
+    documents = data.documents
+    line = (
+        f"documents have {documents.at(50):,} words (median), {documents.at(10):,} to {documents.at(90):,} (10 % to "
+        f"90 %); the model reads the most probable sentences, up to {words:,} words (--words)"
+    )
+    if documents.at(90) <= words:
+        line += ". Most documents are read whole: without --long, training is quicker, and no worse"
+    return line
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--arch", default="etads")
+    parser.add_argument("--words", type=int, required=True)
+    return parser
+
+
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Describe the documents on standard error, or report why they cannot be used."""
+    data = check_text(args.text)
+    check_architecture(args.arch)
+    print(f"== {describe(data, args.words)}", file=sys.stderr)

@@ -1,0 +1,130 @@
+"""Surprisal of a document for a model, compared with the documents of its training.
+
+A model folder has the frequencies of the training words in its dictionary, and percentiles of the training documents'
+surprisals in config.json. Without torch and fairseq.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ..text.words import SENTENCE_MARK
+
+PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
+"""Percentiles stored in config.json."""
+UNUSUAL = 99
+"""A document with a surprisal above this percentile of the training documents is unusual."""
+FEWEST = 10
+"""Minimum number of tokens; the mean over fewer says little about a document."""
+SAMPLE = 2000
+"""Number of training documents from which percentiles are computed."""
+
+
+@dataclass(frozen=True)
+class Surprisal:
+    """Surprisal of the part of a document that the model reads.
+
+    Attributes:
+        bits: mean over tokens of -log2 of the token's relative frequency in the training text.
+        unknown: share of the tokens that the model does not know.
+        percentile: percentage of the training documents with a smaller surprisal.
+    """
+
+    bits: float
+    unknown: float
+    percentile: float
+
+    @property
+    def is_unusual(self) -> bool:
+        """True if the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
+        return self.percentile > UNUSUAL
+
+    def to_dict(self) -> Dict[str, float]:
+        """The figures as JSON types, rounded."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+class WordFrequencies:
+    """Relative frequencies of the words of the training text, with one added to each count.
+
+    Args:
+        counts: the count of each known word; all unknown words together have the count 0.
+    """
+
+    def __init__(self, counts: Mapping[str, int]):
+        total = sum(counts.values()) + len(counts) + 1
+        self._bits = {word: math.log2(total / (count + 1)) for word, count in counts.items()}
+        self._bits_of_unknown = math.log2(total)
+
+    def measure(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
+        """Mean surprisal in bits and share of unknown tokens; None for fewer than :data:`FEWEST` tokens."""
+        bits, unknown, number = 0.0, 0, 0
+        for token in tokens:
+            if token == SENTENCE_MARK:
+                continue
+            number += 1
+            unknown += token not in self._bits
+            bits += self._bits.get(token, self._bits_of_unknown)
+        return (bits / number, unknown / number) if number >= FEWEST else None
+
+
+def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
+    """Percentiles of the surprisals of documents, from an evenly spaced sample of them.
+
+    Args:
+        path: file of tokens, one document per line.
+        longest: number of tokens of a document that the model reads.
+
+    Returns:
+        The percentiles of :data:`PERCENTS` in a form for JSON; None if no document has enough tokens.
+    """
+    with open(path, "rb") as file:
+        every = max(sum(1 for _ in file) // SAMPLE, 1)
+    found: List[float] = []
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file):
+            measured = frequencies.measure(line.split()[:longest]) if number % every == 0 else None
+            if measured is not None:
+                found.append(measured[0])
+    if not found:
+        return None
+    found.sort()
+    return {str(percent): round(found[round(percent / 100 * (len(found) - 1))], 4) for percent in PERCENTS}
+
+
+def are_percentiles(value: Any) -> bool:
+    """Tell whether a value has the form that :func:`percentiles_of` returns."""
+    if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
+        return False
+    bits: Sequence[Any] = list(value.values())
+    return all(type(each) in (int, float) and 0 <= each <= 1000 for each in bits) and sorted(bits) == bits
+
+
+class TrainingSurprisals:
+    """Surprisals of the training documents, with which new documents are compared.
+
+    Args:
+        frequencies: the frequencies of the words in the training documents.
+        percentiles: the entry "document_surprisal" of a folder's config.json.
+    """
+
+    def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):
+        self._frequencies = frequencies
+        self._bits = [percentiles[str(percent)] for percent in PERCENTS]
+
+    def of(self, tokens: Iterable[str]) -> Optional[Surprisal]:
+        """Surprisal of a document; None if it is too short."""
+        measured = self._frequencies.measure(tokens)
+        return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
+
+    def _percentile(self, bits: float) -> float:
+        """Interpolate between the stored percentiles."""
+        if bits <= self._bits[0]:
+            return 0.0
+        for number, upper in enumerate(self._bits[1:], 1):
+            if bits <= upper:
+                lower = self._bits[number - 1]
+                share = (bits - lower) / (upper - lower)
+                return PERCENTS[number - 1] + share * (PERCENTS[number] - PERCENTS[number - 1])
+        return 100.0

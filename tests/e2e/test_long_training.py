@@ -1,0 +1,108 @@
+"""scripts/train.sh --long: from JSON lines of long documents to a model folder that reads them whole."""
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from documented import ROOT
+from helpers import run_command
+
+TOPICS = ["copper", "river", "glass", "market", "engine", "garden", "theatre", "harbour", "violin", "orchard"]
+FILL = ["the", "of", "old", "new", "many", "with", "people", "from", "town", "said", "later", "about", "there", "some"]
+FILL += ["long", "day", "year", "small", "had", "was"]
+SENTENCES = 30
+TINY = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
+
+
+def document(number):
+    """A long document and its summary, which is the content of one sentence far from its beginning."""
+    draw = random.Random(number)
+    topic, other = draw.sample(TOPICS, 2)
+    sentences = [" ".join(draw.choices(FILL, k=draw.randint(6, 10))).capitalize() + "." for _ in range(SENTENCES)]
+    conclusion = draw.randint(SENTENCES // 2, SENTENCES - 2)
+    sentences[conclusion] = f"Researchers conclude that {topic} replaces {other} in region {number}."
+    return " ".join(sentences), f"{topic} replaces {other} in region {number}."
+
+
+def train(folder, *options, check=True):
+    command = [str(ROOT / "scripts" / "train.sh"), "--text", "mine.jsonl", "--out", "run", "--long", "--words", "60"]
+    command += ["--cpu", "--recipe", "small", "--max-update", "12", *options, "--", *TINY]
+    return run_command(command, cwd=folder, check=check)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with mine.jsonl and the run trained on it, and what train.sh said."""
+    folder = tmp_path_factory.mktemp("long")
+    pairs = (dict(zip(("document", "summary"), document(number))) for number in range(130))
+    (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    return folder, train(folder).stdout
+
+
+def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
+    folder, said = trained
+    words = int(re.search(r"documents have (\d+) words \(median\)", said)[1])
+    assert 235 <= words <= 250
+    assert "up to 60 words (--words)" in said
+    exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
+    assert "with the extractor of this run, run/shortened/extractor" in exported
+    assert "at most; the first" in (folder / "model" / "README.md").read_text()
+    texts = {f"{number}.txt": document(number) for number in range(1000, 1010)}
+    (folder / "new").mkdir()
+    for name, (text, _) in texts.items():
+        (folder / "new" / name).write_text(text)
+    run_command(["etads-summarize", "model", "new", "--output", "new.jsonl", "--device", "cpu"], cwd=folder)
+    found = 0
+    for line in (folder / "new.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        picked = record["picked"]
+        assert picked["total"] == SENTENCES and record["left_out"] == 0
+        assert sum(len(sentence["text"].split()) for sentence in picked["sentences"]) <= 60
+        best = max(picked["sentences"], key=lambda sentence: sentence["probability"])
+        found += best["text"].endswith(f"that {texts[Path(record['document']).name][1]}")
+    assert found >= 9, "the extractor has learned which sentence is in the summary, wherever it stands"
+
+
+def test_a_second_run_repeats_nothing_and_an_interrupted_one_continues(trained):
+    folder, _ = trained
+    made = {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*.pt")}
+    texts = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shortened" / "text").iterdir()}
+    assert len(made) == 4 and texts
+    again = train(folder).stdout
+    assert again.count("already trained with these options") == 2
+    (folder / "run" / "finished.txt").unlink()
+    shutil.rmtree(folder / "run" / "checkpoints")
+    train(folder)
+    assert (folder / "run" / "checkpoints" / "checkpoint_best.pt").is_file()
+    extractor = folder / "run" / "shortened" / "extractor"
+    for path, time in {**made, **texts}.items():
+        if extractor in path.parents or path in texts:
+            assert path.stat().st_mtime_ns == time, f"{path} was made again"
+
+
+def test_generate_summarises_the_test_split_and_sends_new_documents_to_the_model_folder(trained):
+    folder, _ = trained
+    generate = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--output", "out.txt", "--cpu"]
+    run_command(generate, cwd=folder)
+    assert len((folder / "out.txt").read_text().splitlines()) == len(
+        (folder / "run" / "text" / "test.target").read_text().splitlines()
+    )
+    refused = run_command([*generate, "--input", "mine.jsonl"], cwd=folder, check=False)
+    assert refused.returncode == 2 and "etads-export run FOLDER" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        (["--words", "90"], ["--words 90", "shortened to 60 words"]),
+        (["--arch", "abs"], ["--arch abs has no --source-factors", "etads, "]),
+    ],
+)
+def test_what_does_not_go_together_is_refused(trained, options, words):
+    refused = train(trained[0], *options, check=False)
+    assert refused.returncode == 2
+    for word in words:
+        assert word in refused.stdout

@@ -1,0 +1,80 @@
+"""Checks of the text of a training with --long, and what recipes choose for picked sentences."""
+
+import pytest
+
+from fairseq_etads.jobs.long_documents import FEWEST_PAIRS, check_architecture, check_text, describe, main
+from fairseq_etads.jobs.recipes import SIZES, Data, Machine, choose
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.lengths import Lengths
+
+PICKED = Data(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
+WHOLE = Data(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
+SALIENCE = ["--source-factors", "salience"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A folder with 100 pairs for training, of documents with 7 words and a mark."""
+    for split, lines in (("train", FEWEST_PAIRS), ("valid", 3)):
+        (tmp_path / f"{split}.source").write_text("One two three . <q> Four five .\n" * lines)
+        (tmp_path / f"{split}.target").write_text("One five .\n" * lines)
+    return tmp_path
+
+
+def test_marks_are_no_words(text):
+    assert check_text(text).documents.at(50) == 7
+
+
+def test_short_documents_need_no_extractor(text):
+    assert "read whole" in describe(check_text(text), 7)
+    said = describe(WHOLE, 200)
+    assert "500 words (median), 300 to 900" in said and "up to 200 words" in said and "read whole" not in said
+
+
+@pytest.mark.parametrize("missing", ["train.target", "valid.source"])
+def test_a_missing_file_is_named(text, missing):
+    (text / missing).unlink()
+    with pytest.raises(InputError, match=rf"--text .*: no {missing} in it"):
+        check_text(text)
+
+
+def test_too_few_pairs_are_refused(text, capsys):
+    (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
+    assert main([str(text), "--words", "200"]) == 2
+    assert f"has {FEWEST_PAIRS - 1} training pairs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arch", ["etads", "aggregation_transformer", "pg_coverage", "somebodys_own"])
+def test_architectures_that_read_factors_are_taken(arch):
+    check_architecture(arch)
+
+
+@pytest.mark.parametrize("arch", ["abs", "sentence_extractor"])
+def test_others_are_refused_with_those_that_do(arch):
+    with pytest.raises(InputError, match=rf"--arch {arch} has no --source-factors; choose one of etads, .*pg_coverage"):
+        check_architecture(arch)
+
+
+@pytest.mark.parametrize("name", [*SIZES])
+def test_picked_sentences_are_read_to_the_end(name):
+    words = choose(name, PICKED, Machine(1), "etads", SALIENCE).train
+    assert words[words.index("--truncate-source") + 1] == "230"
+    wide = choose(name, WHOLE, Machine(1), "etads", ["--source-factors", "pos,salience:16"]).train
+    assert wide[wide.index("--truncate-source") + 1] == "900"
+
+
+@pytest.mark.parametrize(
+    "name,data,given,expected",
+    [
+        ("small", WHOLE, [], True),
+        ("base", WHOLE, [], True),
+        ("large", WHOLE, [], False),
+        ("base", PICKED, [], False),
+        ("small", WHOLE, SALIENCE, False),
+        ("small", WHOLE, ["--source-factors", "pos"], True),
+        ("small", WHOLE, ["--truncate-source", "600"], False),
+    ],
+)
+def test_long_documents_are_pointed_to_the_extractor(name, data, given, expected):
+    said = "\n".join(choose(name, data, Machine(1), "etads", given).says)
+    assert ("half of the documents have more than" in said and "--long reads documents whole" in said) == expected

@@ -1,0 +1,107 @@
+"""Surprisal of documents, compared with the documents of training."""
+
+import json
+import math
+
+import pytest
+from folders import TEXT, make_folder
+
+from fairseq_etads import Summarizer
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder.config import read_config
+from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.surprisal import (
+    FEWEST,
+    PERCENTS,
+    SAMPLE,
+    TrainingSurprisals,
+    WordFrequencies,
+    are_percentiles,
+    percentiles_of,
+)
+
+COUNTS = {"the": 60, "model": 30, "rare": 5}
+TOTAL = 60 + 30 + 5 + 3 + 1
+USUAL = " ".join(f"w{n % 7}" for n in range(20))
+STRANGE = " ".join(f"strange{n}" for n in range(20))
+
+
+def test_surprisal_is_the_mean_over_tokens_and_unknown_words_are_one():
+    tokens = [*["the"] * 6, *["rare"] * 3, "<q>", "new"]
+    bits, unknown = WordFrequencies(COUNTS).measure(tokens)
+    by_hand = (6 * math.log2(TOTAL / 61) + 3 * math.log2(TOTAL / 6) + math.log2(TOTAL)) / 10
+    assert bits == pytest.approx(by_hand) and unknown == pytest.approx(0.1)
+    total = sum(2 ** -WordFrequencies(COUNTS).measure([word] * FEWEST)[0] for word in (*COUNTS, "unknown"))
+    assert total == pytest.approx(1), "the probabilities of all words and the unknown one"
+
+
+def test_a_few_words_say_nothing():
+    assert WordFrequencies(COUNTS).measure(["the"] * (FEWEST - 1) + ["<q>"]) is None
+
+
+def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
+    frequencies = WordFrequencies(COUNTS)
+    path = tmp_path / "train.source"
+    lines = [" ".join(["the"] * (100 - share) + ["rare"] * share + ["unknown"] * 900) for share in range(101)]
+    path.write_text("\n".join(lines) + "\n")
+    found = percentiles_of(path, frequencies, 100)
+    assert are_percentiles(json.loads(json.dumps(found)))
+    for percent in PERCENTS:
+        by_hand = ((100 - percent) * math.log2(TOTAL / 61) + percent * math.log2(TOTAL / 6)) / 100
+        assert found[str(percent)] == pytest.approx(by_hand, abs=1e-4)
+    path.write_text("the\n" * 50)
+    assert percentiles_of(path, frequencies, 100) is None
+    path.write_text((" ".join(["the"] * 20) + "\n" + " ".join(["rare"] * 20) + "\n") * SAMPLE)
+    assert len(set(percentiles_of(path, frequencies, 100).values())) == 1, "every second line"
+
+
+def test_a_document_is_placed_among_those_of_training():
+    bits = dict(zip(map(str, PERCENTS), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)))
+    surprisals = TrainingSurprisals(WordFrequencies({}), bits)
+    percentiles = [surprisals._percentile(value) for value in (0.5, 1, 1.5, 2, 5.5, 6, 10, 11, 12, 13)]
+    assert percentiles == [0, 0, 0.5, 1, 37.5, 50, 99, 99.5, 100, 100]
+    level = TrainingSurprisals(WordFrequencies({}), dict.fromkeys(bits, 5))
+    assert [level._percentile(value) for value in (4, 5, 6)] == [0, 0, 100]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model folder whose training documents have words of the dictionary."""
+    path = tmp_path_factory.mktemp("usual")
+    make_folder(path, pointer="soft")
+    tokens = path / "train.source"
+    tokens.write_text("".join(" ".join(f"w{(n * k) % 20}" for k in range(30)) + "\n" for n in range(1, 200)))
+    run = path / "run"
+    checkpoint = run / "checkpoints" / "checkpoint_best.pt"
+    source = Source(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
+    export(source, path / "usual", {}, "fp32", lambda made: "# A card\n")
+    return path
+
+
+def test_summaries_and_explanations_have_it(folder):
+    summarizer = Summarizer.load(folder / "usual", "cpu")
+    usual, strange, short, empty = summarizer.summarize([USUAL, STRANGE, "w1 w2", ""])
+    assert usual.surprisal.unknown == 0 and not usual.surprisal.is_unusual
+    assert strange.surprisal.unknown == 1 and strange.surprisal.percentile == 100 and strange.surprisal.is_unusual
+    assert short.surprisal is None and empty.surprisal is None
+    assert strange.to_dict()["surprisal"]["percentile"] == 100 and "surprisal" not in short.to_dict()
+    explanation = strange.explain()
+    assert explanation.surprisal == strange.surprisal
+    assert "<strong>unlike the training documents: " in explanation.to_html()
+    page = usual.explain().to_html()
+    assert "unlike the training documents" not in page and "bits per token, more than " in page
+
+
+def test_a_folder_without_it_has_none(folder):
+    summary = Summarizer.load(folder / "model", "cpu").summarize(STRANGE)
+    assert summary.surprisal is None and summary.explain().surprisal is None
+    assert "surprisal" not in summary.to_dict() and "bits per token" not in summary.explain().to_html()
+
+
+@pytest.mark.parametrize("change", [{"50": 0.0}, {"50": "5"}, {"50": float(10**6)}, {"49": 3.0}])
+def test_damaged_percentiles_are_refused(folder, tmp_path, change):
+    content = json.loads((folder / "usual" / "config.json").read_text())
+    content["task"]["document_surprisal"].update(change)
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match='"document_surprisal" is dict, not percentiles of surprisals'):
+        read_config(tmp_path)
