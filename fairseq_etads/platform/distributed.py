@@ -125,7 +125,7 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_sharded(cfg: Any) -> None:
-    """Refuse sharded parameters with several batches in an update, of which a worker's last may be empty.
+    """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
 
     fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
     :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
