@@ -148,7 +148,7 @@ def main():
     samples = batches(trainings[LIKELIHOOD], args)
     report = {
         "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
-        "times": "CPU seconds of the process, the steps taking turns",
+        "times": "CPU seconds of the process, with alternating steps",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
         "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
         "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},

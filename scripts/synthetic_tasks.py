@@ -5,7 +5,7 @@
 
 Documents are drawn at random, so a model can learn nothing except the task's rule:
 
-    marked    five sentences of four words, one of them behind a marker; the summary is this sentence. Made for copying.
+    marked    five sentences of four words, one of them after a marker; the summary is this sentence. Made for copying.
     position  two numbers and 24 words; the summary has the word at each of these positions. Made for focus-attention,
               which gives a number's query a centre (mu) that it can compute.
     salient   16 words, four of them salient: from a quarter of the vocabulary, so that all words are equally frequent.

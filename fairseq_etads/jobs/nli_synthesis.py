@@ -114,7 +114,7 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """A part of a sentence of another reference than ``number``; None if it has no word that the premise lacks."""
+        """Choose a part of a sentence from a reference other than ``number``; None if the premise has all its words."""
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
