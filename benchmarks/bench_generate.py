@@ -216,9 +216,7 @@ class System(Peer):
 
 
 def answer_as_peer(system, args):
-    """Run the other side of :class:`System`: print one line about the system, or null if it is not installed; then its
-    times.
-    """
+    """Serve a :class:`System`: print a line about the system, null if it is not installed, and then its times on request."""
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)

@@ -349,7 +349,7 @@ NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """Results of each training on a corpus, the best system first."""
+    """Write the results of each training on a corpus, the best system first."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))

@@ -89,8 +89,8 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     """Select sentences up to a budget, the most probable first; sentences that do not fit are skipped.
 
     A document that fits is selected as a whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as
-    stray fragments, are selected only if there are no others. If no sentence fits, the most probable is selected. Of
-    equally probable sentences, the earlier is preferred.
+    stray fragments, are selected only if there are no others. If no sentence fits, the most probable one is selected.
+    Of equally probable sentences, the earlier one is preferred.
 
     Args:
         lengths: number of words of each sentence.

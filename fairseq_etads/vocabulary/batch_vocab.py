@@ -32,7 +32,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     starts_run &= wanted.gather(1, order)
-    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # back in the order of the text
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # in the order of the text again
     number_of_first = is_first.cumsum(dim=1) - 1
     run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
