@@ -216,7 +216,7 @@ class System(Peer):
 
 
 def answer_as_peer(system, args):
-    """Serve a :class:`System`: print a line about the system, null if it is not installed, and then its times on request."""
+    """Serve a :class:`System`: print a line about it, null if it is not installed, and then its times on request."""
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
