@@ -238,7 +238,7 @@ def words(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Write the best summaries of the test documents by fairseq's example, as tokens, in the documents' order.
+    """Write the best summaries of fairseq's example for the test documents, as tokens, in the documents' order.
 
     The search is this project's, as for all systems, because fairseq's own does not block n-grams on a CPU.
     """

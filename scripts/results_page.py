@@ -95,12 +95,12 @@ single questions are in [experiments.md](experiments.md).
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     python scripts/results_page.py
 
-The recipe's `--help` says what each system is. All have the same data, number of steps and decoding, and those that
-are compared differ in one thing, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so
-have 60 % more weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS leaves out.
-No rate was searched for any system, and decoding was chosen on validation pairs of `etads`. The lengths of
-`lead-12-words`, `textrank-14-words` and `lexrank-14-words` were chosen on the validation pairs, too
-(`results/extracts.json`); SumPubMed's `lead-3` is the usual one, and no other was tried.
+The recipe's `--help` describes each system. All have the same data, number of steps and decoding, and compared systems
+differ in one respect, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so have 60 % more
+weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS omits. No learning rate was
+tuned, and decoding was chosen on validation pairs of `etads`. The lengths of `lead-12-words`, `textrank-14-words` and
+`lexrank-14-words` were chosen on the validation pairs, too (`results/extracts.json`); SumPubMed's `lead-3` is the usual
+one, and no other was tried.
 """
 
 HOW = """\
@@ -108,34 +108,35 @@ HOW = """\
 
 Each row is the difference of two systems on the same test documents, first minus second. *mean* is the mean of ROUGE-1,
 2 and L (F1); the last column is the log-likelihood of the references per word, which varies less and says nothing about
-the search. It is empty where the two systems do not have the same words.
+the search. It is empty if the two systems have different vocabularies.
 
-- **The test.** Trainings differ by luck alone, so a system counts only with three seeds or more on each side. Its test
-  adds two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
-  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation
-  (`results/comparisons.json`) shows how often it errs: {simulated}.
+- **The test.** Trainings differ by chance, so a comparison counts only with at least three seeds on each side. The test
+  combines two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
+  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`)
+  shows how often it errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs are 979 families of packages of one source or with a text in common; whole
-  families are drawn. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
-  limits and other choices were made, are left out here. SumPubMed's 563 pairs have been looked at before.
+  families are resampled. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
+  limits and other choices were made, are excluded here. SumPubMed's 563 pairs were used in earlier measurements.
 - **Many claims.** *p (Holm)* is corrected for the number of claims of the same paper (Holm 1979). A claim *holds* or is
-  *contradicted* only if it is below {level}; all else is *undecided*.
+  *contradicted* only if it is below {level}; otherwise it is *undecided*.
 - **Published sizes.** If a paper gives the size of its gain, *published size excluded* means that this size lies above
-  the interval found here: at this scale, there is no effect as large as that.
+  the interval found here: at this scale, there is no effect of this size.
 
-The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not say what
-the papers' sizes come to after 200,000 steps on CNN/Daily Mail.
+The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not apply to
+the papers' sizes after 200,000 steps on CNN/Daily Mail.
 """
 
 FOREST = (
     "Difference in mean ROUGE behind each claim, on each corpus, with its 95 % interval: filled points have three "
-    "trainings a side, diamonds are published sizes"
+    "trainings per side, diamonds are published sizes"
 )
 
 SINGLE = """
 ## Single trainings: no verdicts
 
-One training on at least one side. The intervals count documents only. Two seeds of one system differ as "significantly"
-by such an interval in a quarter to a third of all cases, so nothing in this table decides anything.
+These comparisons have a single training on at least one side, and the intervals reflect only the documents. By such an
+interval, two seeds of one system differ "significantly" in a quarter to a third of all cases, so this table decides
+nothing.
 """
 
 
@@ -225,7 +226,7 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Difference of each column of two arrays (trainings, documents, columns), with or without the trainings' luck."""
+    """Differences of the columns of two arrays (trainings, documents, columns), with or without training variance."""
     if with_trainings:
         found = compare_trainings(first, second, RESAMPLES, SEED, families)
     else:
@@ -304,7 +305,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """All claims that there are records for, on each corpus."""
+    """All claims with records, on each corpus."""
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
@@ -499,20 +500,20 @@ OF_A_CORPUS = """\
 ## {corpus}
 
 {steps} steps; {documents:,} test documents. *ppl* is the perplexity of the validation pairs, *log p* the mean
-log-likelihood of a reference's word; *copied*, *new 2* and *rep. 2* are per cent of a summary's words that its document
-has, of its bigrams that its document does not have, and of its bigrams that occurred in it before.
+log-likelihood of a reference's word; *copied*, *new 2* and *rep. 2* are the percentages of a summary's words that occur
+in its document, of its bigrams that do not, and of its bigrams that occurred earlier in the summary.
 """
 OTHER_WORDS = """
-Perplexities are comparable only between systems that predict the same words. They are left out for `transformer_bpe`
-(pieces of words), `transformer_pointer` (places of unknown words count as words) and the `*_lvt2k` systems (the softmax
-of a batch covers 2,000 words); the likelihood of `transformer_bpe` is left out of comparisons for the same reason.
+Perplexities are comparable only between systems that predict the same words. They are omitted for `transformer_bpe`
+(subwords), `transformer_pointer` (positions of unknown words count as words) and the `*_lvt2k` systems (the softmax of
+a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
-"""Systems with perplexities of other words than the rest."""
+"""Systems with perplexities that are for other words than in the other systems."""
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """Results of each training on a corpus, the best system first."""
+    """Write the results of each training on a corpus, the best system first."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
@@ -550,7 +551,7 @@ def system_row(record: Record) -> List[Any]:
 
 LOGGED = {
     "gate": "saliency gate, mean",
-    "focus_distance": "focus: distance of the centre from the query's own place, words",
+    "focus_distance": "focus: distance of the centre from the query, words",
     "focus_scope": "focus: scope, words",
     "p_gen": "p_gen",
 }
@@ -561,9 +562,9 @@ IN_TRAINING = """\
 
 ## What the mechanisms do in training
 
-Means over the layers, heads and words of the batches of ten steps: the first ten, and those after each fifth of the
-training; of the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's
-gate closes and its focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
+The table has means over layers, heads and words of ten steps, at the start and after each fifth of the training, for
+the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's gate closes and its
+focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
 """
 
 
@@ -584,10 +585,10 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the difference of mu
-between the words of a document's last tenth and the words of its first; 0.9 if it followed the words, 0 if it stays.
-*scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
-heads (and the least to the most).
+This table has the same figures by layer, over 200 validation pairs, before and after the training. *centre moves*: the
+difference of mu between the words of a document's last and first tenth; 0.9 if the centre follows the words, 0 if it is
+fixed. *scope*: sigma. Both are fractions of the document's length. *gate*: the share of the attention that passes, as
+the mean over heads (with minimum and maximum).
 """
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Train tiny models on tasks that one mechanism each is made for, and record their accuracy.
+"""Train tiny models on synthetic tasks, each designed for one mechanism, and record their accuracy.
 
     python scripts/synthetic_tasks.py [--tasks position …] [--systems basic …] [--seeds 1 2 3]
 
-Documents are drawn at random, so no model can profit from anything but the task's rule:
+Documents are drawn at random, so a model can learn nothing except the task's rule:
 
-    marked    five sentences of four words, one of them behind a marker; the summary is this sentence. Made for copying.
+    marked    five sentences of four words, one of them after a marker; the summary is this sentence. Made for copying.
     position  two numbers and 8 words; the summary has the word at each of these positions. Made for focus-attention,
               which gives a number's query a centre (mu) that it can compute.
     salient   16 words, four of them salient: from a quarter of the vocabulary, so that all words are equally frequent.
@@ -13,8 +13,8 @@ Documents are drawn at random, so no model can profit from anything but the task
 
 Each system trains by fairseq's Trainer as in fairseq-train, on new documents in each step. Accuracy is the share of
 summary words that a greedy search writes at the right place, for 200 documents that are the same for all systems.
-results/synthetic_tasks.json gets a curve for each training, with its options. A training that the file has is not
-repeated, so the script can be interrupted. A training takes half a minute on one core.
+results/synthetic_tasks.json gets a curve for each training, with its options. Trainings that are already in the file
+are not repeated, so the script can be interrupted. A training takes half a minute on one core.
 """
 
 import argparse
@@ -74,9 +74,9 @@ def draw_position(generator: torch.Generator) -> Pair:
 
 
 def draw_salient(generator: torch.Generator) -> Pair:
-    """Words of two kinds, and the four of the salient kind.
+    """Draw words of two kinds, and return the four salient ones, too.
 
-    Distractors are three times as many, and are drawn from three times as many words.
+    There are three times as many distractors, drawn from three times as many words.
     """
     kinds = torch.randperm(16, generator=generator) < 4
     drawn = torch.rand(16, generator=generator)
@@ -217,7 +217,7 @@ def write(path: Path, records: List[Dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Train what the file lacks."""
+    """Train the models that are missing in the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument(

@@ -132,7 +132,7 @@ def main(args: argparse.Namespace) -> None:
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
         if (args.folder / EXTRACTOR).is_dir():
-            reads = "reads the likeliest sentences of a document, of any length"
+            reads = "reads the most probable sentences of a document of any length"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
         if args.open:

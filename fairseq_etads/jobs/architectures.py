@@ -119,7 +119,7 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def options_of(arch: str) -> argparse.ArgumentParser:
-    """A parser with help for the options of the task and of an architecture, with their defaults."""
+    """Make a parser with help for the options of the task and of an architecture, with their defaults."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",

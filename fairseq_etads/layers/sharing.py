@@ -59,7 +59,7 @@ def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, 
     """Give shared weights both of their names (hook of ``load_state_dict``).
 
     Raises:
-        ValueError: the checkpoint was trained with sharing and the model is built without, or the other way round.
+        ValueError: the checkpoint was trained with sharing and the model is built without, or vice versa.
     """
     shared = shared_names(model)
     for name, original in shared.items():

@@ -221,9 +221,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Do nothing: after fairseq's version, each call would read only every beam_size-th document, in training
-        too.
-        """
+        """Do nothing: after fairseq's version, calls would read only every beam_size-th document, even in training."""
 
 
 class SummaryAttention(MultiheadAttention):

@@ -41,7 +41,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         special: tokens of documents that are not words.
         trained_by: the criterion that trains it.
         labels_in_order: whether its labels are the sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token).
+            :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token.
     """
 
     unit: str

@@ -25,7 +25,7 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
     Args:
         lprobs: log-probabilities (B, beam, V) of the next words.
         before: log P (B, beam) of the hypotheses so far.
-        coverage_cost: costs (B, beam), subtracted in the selection only.
+        coverage_cost: costs (B, beam), which are subtracted only in the selection.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost

@@ -307,7 +307,7 @@ class InferenceModel:
     Args:
         model: one of this project's models; it is only read.
         infer_dtype: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto", which is the fastest of them, or None
-            for the format the model has.
+            for the model's own dtype.
 
     Raises:
         ValueError: an unknown dtype, or, when the copy is made, one that the model's device does not support.

@@ -101,7 +101,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
 
 
 def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if a model cannot write summaries, or not with the words that ``selection`` names.
+    """Raise ValueError if a model cannot write summaries, or cannot use the words in ``selection``.
 
     Args:
         selection: value of --selection, or None.
@@ -121,7 +121,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 def check_task_options(task_cfg: Any) -> None:
     """Check the options of the task before a training: ValueError if one has no effect.
 
-    Decoding options are for later commands, so a warning is enough.
+    Decoding options are used by later commands, so they only cause a warning.
     """
     check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
     given = given_options(task_cfg, SummarizationConfig)

@@ -337,7 +337,7 @@ class SummarizationNLL(FairseqCriterion):
         Returns weight and values (N, T) of each loss, by its name in the log.
 
         The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
-        with and without --length-normalised. It is left out in validation without labels.
+        with and without --length-normalised. Without labels, validation omits this loss.
 
         Args:
             real: (N, T) bool, False at padding, where values are 0.

@@ -8,8 +8,8 @@ A word has up to three numbers:
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
 
-The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is
-as wide as the vocabulary. *Search ids* means whichever of the two applies.
+The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that no tensor in it
+is as wide as the vocabulary. *Search ids* are the numbers that the search works with.
 """
 
 import copy
@@ -38,7 +38,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     starts_run &= wanted.gather(1, order)
-    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # back in the order of the text
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # in the order of the text again
     number_of_first = is_first.cumsum(dim=1) - 1
     run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
@@ -56,16 +56,16 @@ def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
 class BatchVocab:
     """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
 
-    A pointer's distribution has a *column* for each word of the softmax and, behind them, one for each slot. Without
-    candidates the softmax runs over all V words, and columns and extended ids are the same numbers.
+    A pointer's distribution has a *column* for each word of the softmax, and then one for each slot. Without candidates
+    the softmax runs over all V words, and columns and extended ids are the same numbers.
 
     Args:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
         candidates: the words of the softmax, if not all V; the documents' words must be among them.
-        bounded: on a GPU let K and U be S, the most that they can be, instead of waiting for the numbers. Results are
-            the same; a distribution over all columns would be wider.
+        bounded: on a GPU let K and U be S, their maximum, instead of waiting for the numbers. Results are the same; a
+            distribution over all columns would be wider.
 
     Attributes:
         known_words: V.
@@ -140,7 +140,7 @@ class BatchVocab:
         unknown.
 
         Args:
-            tokens: (N, T), int64, N a multiple of B: rows of the same document follow one another.
+            tokens: (N, T), int64, N a multiple of B: rows of the same document are adjacent.
         """
         slot_words = self.expand_rows(self.slot_words, tokens)
         hidden = hide_unknown_words(tokens, self.known_words, self.unk)
@@ -155,8 +155,7 @@ class BatchVocab:
         """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document follow one another.
-            document: all rows are of this one.
+            tokens: rows of the same document are adjacent. document: index of the document to which all rows belong.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
@@ -175,9 +174,9 @@ class BatchVocab:
 
 
 class OutputVocabulary(NamedTuple):
-    """The words that the distributions of a batch of B documents range over.
+    """The words in the distributions for a batch of B documents.
 
-    Methods take ids (N, T), int64, N a multiple of B; rows of the same document follow one another.
+    Methods take ids (N, T), int64, N a multiple of B; rows of the same document are adjacent.
 
     Attributes:
         known_words: V.

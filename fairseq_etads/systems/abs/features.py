@@ -133,7 +133,7 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features in one search over B documents. U is the largest number of distinct words in a document.
+    """Weighted features in one search over B documents. U is the largest number of distinct words in a document.
 
     Args:
         words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` where there is none.

@@ -127,9 +127,10 @@ class SummarizationRL(SummarizationNLL):
     A sample that is better than the greedy summary becomes more probable. With several samples of a document, L_RL is
     their mean, and the mean reward of the document's other samples can replace r(y^g) (Kool et al. 2019). L_NLL is the
     loss of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that gamma
-    means the same for any length. It must not be the sample's own length: samples are worse than greedy summaries on
-    average, and a mean over their words would penalise the longest least, so that summaries would grow without limit.
-    log p comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
+    means the same for any length. n must not be the sample's own length: samples are worse than greedy summaries on
+    average, and a mean over their words would penalise the longest samples least, so that summaries would grow without
+    limit. log p comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a
+    word.
 
     Raises:
         ValueError: an option has an impossible value, or the model cannot be sampled from.

@@ -70,7 +70,7 @@ class PointerExtractor(SelectingModel):
     """Filters over the words of each sentence, a bidirectional LSTM over sentences, and a pointer network.
 
     Candidates are the N sentences of the longest document of a batch, numbered by the documents' sentence marks. With
-    ``--learn-to-stop`` there is one more, number N, with a learned vector: selecting it ends the summary.
+    ``--learn-to-stop`` there is another candidate, number N, with a learned vector: selecting it ends the summary.
 
     Attributes:
         stop: the vector of the stop (D,), or None.

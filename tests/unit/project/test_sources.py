@@ -74,7 +74,7 @@ def measured() -> List[Table]:
 
 
 def complaint(table: Table) -> str:
-    """What is wrong with the source of a table; empty if nothing is."""
+    """Problem with the source of a table; empty if there is none."""
     if not table.source:
         return "no line 'Source: …' directly below or above"
     matches = [match for form, _ in FORMS for match in re.finditer(form, table.source)]

@@ -131,7 +131,7 @@ def test_what_is_on_no_list_has_the_logarithm_of_nothing():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_everything_is_on_the_texts_device(shared):
-    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     texts = random_texts(0)
     with torch.device("meta"):
         found = Candidates(texts, 12, SIZE, SPECIALS, UNK, shared=shared)
