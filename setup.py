@@ -98,6 +98,8 @@ setup(
         # examples/summarize_with_ray.py: the model in an engine that distributes data and starts lost workers again.
         # Ray is 70 MB, its part for data brings pandas and pyarrow, and nothing else needs them.
         "ray": ["ray[data]>=2.9"],
+        # TextRank and LexRank, two systems of docs/results.md that are not trained (scripts/evidence.py extract)
+        "benchmarks": ["sumy>=0.11"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code that the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
@@ -128,6 +130,7 @@ setup(
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
             "etads-shorten=fairseq_etads.commands.shorten:main",
+            "etads-content=fairseq_etads.commands.content:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.commands.analyse:main",

@@ -13,12 +13,11 @@ A run is a forward and a backward pass; the forms alternate, times are medians. 
 
 import argparse
 import json
-import statistics
 import time
 from pathlib import Path
 
 import torch
-from machines import machine
+from records import compare, write_record
 
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
 from fairseq_etads.layers.recurrent import BidirectionalGRU
@@ -49,7 +48,7 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Measure the median seconds of each named function, which returns something to differentiate."""
+    """Measure the seconds of each run of each named function, which returns something to differentiate."""
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():
@@ -57,7 +56,7 @@ def seconds_of(forms, runs):
             form().backward()
             if run:  # the first run is a warm-up
                 seconds[name].append(time.perf_counter() - started)
-    return {name: round(statistics.median(values), 3) for name, values in seconds.items()}
+    return seconds
 
 
 def main():
@@ -81,23 +80,19 @@ def main():
     lengths = torch.linspace(WORDS // 2, WORDS, DOCUMENTS).long()
     recurrent = seconds_of(
         {
-            "packed": lambda: gru._packed(words, lengths)[0].sum(),
-            "both ways": lambda: gru._both_ways(words, lengths)[0].sum(),
+            "packed": lambda: gru._run_packed(words, lengths)[0].sum(),
+            "both ways": lambda: gru._run_directions(words, lengths)[0].sum(),
         },
         args.runs,
     )
     report = {
-        "machine": machine(),
         "run": f"{DOCUMENTS} documents of {WORDS} words, {STEPS} steps, width {HIDDEN}, float32, forward and backward",
         "runs": args.runs,
-        "seconds of attention": attention,
-        "seconds of the GRU": recurrent,
-        "plain to stepwise": round(attention["plain"] / attention["stepwise"], 2),
-        "packed to both ways": round(recurrent["packed"] / recurrent["both ways"], 2),
+        "seconds of attention": compare(attention, "stepwise"),
+        "seconds of the GRU": compare(recurrent, "both ways"),
     }
     print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ that multiplies float32 as split TF32 does: each number as the sum of two of 11 
 """
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from machines import machine
+from records import compare, write_record
 
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
 
@@ -127,23 +126,24 @@ def main():
                 print(f"S={length}, sigma {scope}-{2 * scope}: {simulated_errors(length, scope)}", flush=True)
         return
     report = {
-        "machine": machine(),
         "shape": "B=8, H=8, D=64, float32, forward and backward",
         "seconds": {},
+        "compared with plain": {},
         "errors": {},
     }
     for length in (400, 1024):
-        medians = {name: statistics.median(s) for name, s in times(8, 8, length, 64, args.runs).items()}
+        taken = times(8, 8, length, 64, args.runs)
+        medians = {name: statistics.median(s) for name, s in taken.items()}
         ratios = {f"{name} / plain": round(medians[name] / medians["plain"], 2) for name in FORMS if name != "plain"}
         report["seconds"][length] = {**{name: round(value, 4) for name, value in medians.items()}, **ratios}
+        report["compared with plain"][length] = compare(taken, "plain")
         print(f"S={length}: {report['seconds'][length]}", flush=True)
         report["errors"][length] = {
             scope: {k: float(f"{e:.1e}") for k, e in errors(length, scope).items()} for scope in (0.1, 0.3, 1, 5, 20)
         }
         for scope, found in report["errors"][length].items():
             print(f"S={length}, sigma {scope}-{2 * scope}: {found}", flush=True)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from typing import Any, Dict, NamedTuple
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from machines import machine
+from records import compare, write_record
 
 from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
 from fairseq_etads.training.nll import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+from fairseq_etads.vocabulary.output import BatchVocab
 
 VARIANTS = {
     "none": ({"pointer": "none"}, 0.0),
@@ -109,6 +109,7 @@ def describe(size, seconds):
         "runs": len(seconds["none"]),
         "median seconds of a step": {name: round(value, 4) for name, value in steps.items()},
         "ratio to --pointer none": {name: round(value / steps["none"], 3) for name, value in steps.items()},
+        "compared with --pointer none": compare(seconds, "none"),
         "ratio of --pointer-continue to --pointer soft": round(steps["soft, continuing"] / steps["soft"], 3),
         "quartiles of this ratio, run by run": [
             round(value, 3)
@@ -153,14 +154,13 @@ def main():
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="default: both")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    report = {"machine": machine()}
+    report = {}
     for name in args.sizes:
         report[name] = describe(SIZES[name], time_steps(SIZES[name], args.runs))
     report["median seconds of BatchVocab"] = round(time_batch_vocab(), 5)
     report["median seconds of loading 800,000 words"] = round(time_dictionary(), 2)
     print(json.dumps(report, indent=2, ensure_ascii=False))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ from pathlib import Path
 
 from etads_preprocess import corpus
 from etads_preprocess.encode import encode_file
-from machines import machine
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
+from records import write_record
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
@@ -170,7 +170,7 @@ def main():
         "--runs", type=int, default=3, help="number of number of runs of each tokeniser (default: %(default)s)"
     )
     args = parser.parse_args()
-    report = {"machine": machine(), "jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
+    report = {"jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_corpus(folder / "all", args.documents)
@@ -202,8 +202,7 @@ def main():
     report["peak memory of this program, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     report["load average at the end"] = round(os.getloadavg()[0], 1)
     print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

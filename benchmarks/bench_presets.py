@@ -29,7 +29,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from machines import machine
+from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
@@ -99,7 +99,6 @@ def measure(args):
             }
             print(f"{arch}: {rows[arch]}", flush=True)
     return {
-        "machine": machine(),
         "batch": f"{args.documents} articles of {args.article} words, titles of {args.title}, float32",
         "beam": args.beam,
         "vocabulary": args.vocabulary,
@@ -144,8 +143,7 @@ def main():
     torch.set_num_threads(1)
     if not args.table:
         report = measure(args)
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_record(args.output, report, args)
     generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 

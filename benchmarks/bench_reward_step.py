@@ -13,7 +13,6 @@ wall-clock time. The two steps alternate on the same batches, and the ratio comp
 
 import argparse
 import copy
-import json
 import statistics
 import time
 import warnings
@@ -22,8 +21,8 @@ from pathlib import Path
 import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.trainer import Trainer
-from machines import machine
 from omegaconf import OmegaConf, open_dict
+from records import write_record
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
 
@@ -93,6 +92,7 @@ def measure(threads, trainings, samples):
     ratios = [reward / plain for reward, plain in zip(times[REWARDS], times[LIKELIHOOD])]
     row = {f"CPU seconds, {step}": round(value, 3) for step, value in middle.items()}
     row["median of ratios"] = round(statistics.median(ratios), 2)
+    row["range of ratios"] = [round(min(ratios), 2), round(max(ratios), 2)]
     row["ratio of medians"] = round(middle[REWARDS] / middle[LIKELIHOOD], 2)
     print(f"{threads} threads: {row}", flush=True)
     return row
@@ -147,7 +147,6 @@ def main():
     trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}
     samples = batches(trainings[LIKELIHOOD], args)
     report = {
-        "machine": machine(),
         "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
         "times": "CPU seconds of the process, the steps taking turns",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
@@ -157,8 +156,7 @@ def main():
     if args.profile:
         report["CPU seconds of the parts of a step with rewards, one thread"] = profile(trainings[REWARDS], samples)
         print(report["CPU seconds of the parts of a step with rewards, one thread"])
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

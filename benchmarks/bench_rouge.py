@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from etads_preprocess.debian import main as debian
-from machines import machine
+from records import write_record
 
 PAIRS = 11_490
 SENTENCE = (16, 21)
@@ -77,15 +77,13 @@ def main():
             found, printed = seconds([*command, *options], runs)
             timed[name] = {"median": statistics.median(found), "runs": found} if found else printed
     report = {
-        "machine": machine(),
         "pairs": len(lines[0]),
         "words per hypothesis and reference": words,
         "load average of the machine at the start": load,
         "seconds, start and interval included": timed,
     }
     print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from machines import machine
+from records import write_record
 
 from fairseq_etads.evaluation import Settings, pair_scores, read_lines
 from fairseq_etads.evaluation.perl import find_perl_rouge
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge_agreement.json")
     args = parser.parse_args()
     hypotheses, references = (read_lines(name)[: args.limit] for name in (args.hypotheses, args.references))
-    report = {"machine": machine(), "what": args.what, "pairs": len(hypotheses), "differences": {}}
+    report = {"what": args.what, "pairs": len(hypotheses), "differences": {}}
     for name, irregular in (
         ("as each does by itself", None),
         ("both with irregular forms", True),
@@ -90,8 +90,7 @@ def main():
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 import bench_generate
 import generate_table
 from machines import machine, processor
+from records import write_record
 
 from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
 from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
@@ -147,7 +148,7 @@ def main():
             told = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, check=True)
             steps[used] = json.loads(told.stdout)
         report = {"machine": {**machine(), **processor()}, "words": [FEW, MANY], "runs": args.runs, "steps": steps}
-        args.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_record(args.output, report, args)
     generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 

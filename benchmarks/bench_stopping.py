@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
-from machines import machine
+from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.ensemble import Ensemble
@@ -107,13 +107,12 @@ def main():
                 rows.append({**row, "better": better, "worse": worse})
                 print(json.dumps({key: round(x, 3) if isinstance(x, float) else x for key, x in rows[-1].items()}))
     report = {
-        "machine": machine(),
         "documents": args.documents,
         "beam": BEAM,
         "training_steps": args.steps,
         "rows": rows,
     }
-    args.output.write_text(json.dumps(report, indent=1) + "\n")
+    write_record(args.output, report, args, indent=1)
 
 
 if __name__ == "__main__":

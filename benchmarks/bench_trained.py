@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from bench_stopping import batches, trained
-from machines import machine
+from records import write_record
 
 from fairseq_etads.data.shortlist_file import read_shortlist
 from fairseq_etads.evaluation.rouge import rouge
@@ -92,13 +92,12 @@ def main():
     references = [words(dictionary, target) for sample in samples for target in sample["target"]]
     rows = [row_of(system, summaries, seconds[system], references, dictionary) for system in generators]
     report = {
-        "machine": machine(),
         "model": args.run.name if args.run else "quickstart",
         "documents": args.documents,
         "runs": args.runs,
         "rows": rows,
     }
-    args.output.write_text(json.dumps(report, indent=1) + "\n")
+    write_record(args.output, report, args, indent=1)
 
 
 def row_of(system, summaries, seconds, references, dictionary):

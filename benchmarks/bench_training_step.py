@@ -8,7 +8,7 @@ gradient norm, Adam and the logging. fairseq's transformer is trained as in fair
 and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of etads_basic. Each system
 has its own process: in a shared one, fairseq's step with one document of 400 tokens took 1.77 instead of 1.33 s after
 another system, which had fragmented the memory. Times are CPU seconds, which other processes disturb less than
-wall-clock time: medians of steps in which the systems alternate, and ratios to fairseq's step in the same round. Peak
+wall-clock time: medians of steps in which the systems alternate, and ratios of the medians to fairseq's. Peak
 memory is the largest resident set of the process.
 """
 
@@ -30,8 +30,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from machines import machine
 from peers import Peer
+from records import write_record
 
 from fairseq_etads.jobs.architectures import numbered_dictionary
 from fairseq_etads.training.options import SummarizationConfig
@@ -161,9 +161,11 @@ def measure(length, args, arguments):
                 continue
             steps = [turn[number] for turn in turns]
             ratios = [turn[number]["seconds"] / turn[0]["seconds"] for turn in turns]
+            median, first = (statistics.median(turn[place]["seconds"] for turn in turns) for place in (number, 0))
             row = report["systems"][system] = {
-                "CPU seconds": round(statistics.median(step["seconds"] for step in steps), 3),
-                "time ratio": round(statistics.median(ratios), 3),
+                "CPU seconds": round(median, 3),
+                "time ratio": round(median / first, 3),
+                "range of time ratios": [round(min(ratios), 3), round(max(ratios), 3)],
                 "peak MiB": round(steps[-1]["peak"]),
                 "before the first step": round(steps[-1]["before"]),
                 "memory ratio": round(steps[-1]["peak"] / turns[-1][0]["peak"], 3),
@@ -205,7 +207,6 @@ def main(arguments=None):
         return
     size = f"{args.documents} documents" if args.documents else f"{args.tokens} source tokens"
     report = {
-        "machine": machine(),
         "step": f"fairseq's Trainer, {size} a batch, summaries of {args.summary} words, float32",
         "vocabulary": args.vocabulary,
         "lengths": {},
@@ -214,7 +215,7 @@ def main(arguments=None):
     for length in args.lengths:
         report["lengths"][str(length)] = measure(length, args, arguments)
         # Saved after each length, because long documents take long.
-        args.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_record(args.output, report, args)
 
 
 if __name__ == "__main__":

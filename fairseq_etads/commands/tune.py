@@ -344,7 +344,7 @@ def _tune_weights(
     common: Dict[str, Any],
 ) -> None:
     """Run minimum-error-rate training, and with --write put the best weights into the folder."""
-    from ..jobs.tuning.extractive_weights import NBEST, as_option, tune_weights
+    from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
 
     summarizer = load()
     tuning = tune_weights(
@@ -363,7 +363,7 @@ def _tune_weights(
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
     print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
     print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
-    decoding = {**summarizer.config.decoding, "extractive_weights": weights}
+    decoding = {**summarizer.config.decoding, OPTION: weights}
     _write(
         args,
         f"the weights of round {tuning.best.number}",

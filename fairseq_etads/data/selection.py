@@ -219,11 +219,11 @@ class DocumentLabels:
         """Add a model's labels to batches; see the attributes."""
         self.unit, self.in_order = unit, in_order
 
-    def read_for_criterion(self, cfg: Any) -> None:
-        """Add to batches the sentence labels that a criterion needs, by its options ``cfg``."""
+    def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
+        """Add to batches the labels that a criterion needs, by its options ``cfg`` and its class."""
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
-        if hasattr(cfg, "abstractor"):  # only extractor_rl has this option, and it learns from rewards
+        if getattr(criterion, "reads_labels", None) is False:
             self.read(None)
         self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 

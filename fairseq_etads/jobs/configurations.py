@@ -19,8 +19,6 @@ _NEEDS = {
     "pointer_generator_coverage": "It starts from a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
-    "entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs",
-    "sentence_rewriter": "Its data is pairs of sentences: etads-labels DATA --pairs.",
 }
 """Further inputs of a training, besides the data, that its system requires."""
 _SIZES = (
@@ -50,25 +48,6 @@ _RECURRENT: Dict[str, Any] = {
     "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
     "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
 }
-# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss; training ends at
-# 1e-4
-_CONVOLUTIONAL: Dict[str, Any] = {
-    "optimizer": {"_name": "nag", "momentum": 0.99},
-    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
-    "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
-    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
-}
-
-# Rush et al. 2015 and their release use plain gradient descent. The rate is halved after an epoch without a better
-# loss.
-_LANGUAGE_MODEL: Dict[str, Any] = {
-    "task": {"truncate_source": 100, "truncate_target": 50},
-    "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
-    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
-    "optimization": {"lr": [0.1], "max_epoch": 20},
-    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
-}
-_OF_SYSTEMS = {"convs2s": _CONVOLUTIONAL, "abs": _LANGUAGE_MODEL}
 
 
 def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
@@ -123,30 +102,6 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
-    "convs2s": {  # Narayan et al. 2018 use these settings on XSum; their dropout is 0.2
-        "task": {"truncate_source": 400, "truncate_target": 90},
-        "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
-        "dataset": {"batch_size": 32},
-    },
-    "convs2s_gigaword": _GIGAWORD,
-    "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
-    # These are the settings of the first of the two stages in scripts/reproduce/entail_gigaword.sh.
-    "entail_s2s": {
-        "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
-        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5, "lr_patience": 11},
-        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "max_epoch": 100, "sentence_avg": True},
-        "dataset": {"batch_size": 64, "validate_interval_updates": 2000},
-        "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
-    },
-    "sentence_rewriter": {
-        "task": {"truncate_source": 100, "truncate_target": 30},
-        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5},
-        "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
-        "dataset": {"batch_size": 32, "validate_interval_updates": 3000},
-        "checkpoint": {"patience": 5},
-    },
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),
     "pointer_generator": _SEE,
@@ -175,8 +130,11 @@ _OWN: Dict[str, Dict[str, Any]] = {
     },
 }
 """Differences of the papers' trainings, as in ``scripts/reproduce/``; an optimiser with another name replaces the
-default one.
+default one. A system has its own in ``TRAINING``, for all of its architectures, and in ``TRAININGS``, by architecture.
 """
+for _system in systems.present():
+    _OWN.update(getattr(_system, "TRAININGS", {}))
+    _NEEDS.update(getattr(_system, "TRAINING_NEEDS", {}))
 
 
 def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
@@ -201,7 +159,7 @@ def configuration(arch: str) -> Dict[str, Any]:
     family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
     for system in systems.present():
         if arch in getattr(system, "PRESETS", {}):
-            family = _OF_SYSTEMS[system.__name__.rpartition(".")[2]]
+            family = getattr(system, "TRAINING", family)
     sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
     order = (
         "common",

@@ -40,7 +40,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
             f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
-            "model with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
+            "model with --sentence-attention extractor); etads-rewrite takes an extractor of sentences in order"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)

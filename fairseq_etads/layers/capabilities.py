@@ -10,6 +10,18 @@ Capabilities = FrozenSet[str]
 """A model's mechanisms, each named by the option that enables it: "--pointer", "--pointer soft", …"""
 
 
+class TrainedBy(NamedTuple):
+    """The criterion of a model that selects words or sentences.
+
+    Attributes:
+        criterion: its name.
+        model: the kind of model, for messages: "an architecture that selects words or sentences".
+    """
+
+    criterion: str
+    model: str
+
+
 class DecoderCapabilities(NamedTuple):
     """Properties of a decoder that a search depends on; the defaults fit fairseq's own decoders.
 

@@ -104,6 +104,7 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             )
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
+        _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
@@ -121,6 +122,25 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
     call.is_patched = True  # type: ignore[attr-defined]
     return call
+
+
+def _check_sharded(cfg: Any) -> None:
+    """Refuse sharded parameters with several batches in an update, of which a worker's last may be empty.
+
+    fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
+    :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
+    same number of steps.
+
+    Raises:
+        ValueError: the options are such.
+    """
+    options, several = cfg.distributed_training, [number for number in cfg.optimization.update_freq if number > 1]
+    if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
+        raise ValueError(
+            f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
+            "epoch in which a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
+            "legacy_ddp"
+        )
 
 
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
@@ -248,7 +268,7 @@ def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]
     With --update-freq a worker may have batches and then an empty one in its last update. fairseq replaces it by
     another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients are
     divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
-    fully_sharded, all workers must take the same number of steps.
+    fully_sharded, see :func:`_check_sharded`, all workers must take the same number of steps.
     """
 
     @functools.wraps(train_step)

@@ -4,7 +4,7 @@ import importlib.util
 from typing import Dict, List, Optional
 
 BROUGHT: Dict[str, List[str]] = {
-    "abs": ["--arch abs", "fairseq_etads.jobs.tuning.extractive_weights"],
+    "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.jobs.tuning.extractive_weights"],
     "convs2s": ["--arch convs2s", "--arch convs2s_gigaword", "--arch convs2s_cnndm"],
     "entailment": [
         "--auxiliary-task entailment",
@@ -15,9 +15,13 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Folder -> options, and modules of the package, that need it. Decoding options name their system in their field's
-metadata.
-"""
+"""Folder -> options, and modules of the package, that need it."""
+
+
+def names_of(option: str) -> List[str]:
+    """Return the values of an option that systems bring, such as the architectures of ``--arch``."""
+    pairs = (what.partition(" ") for brought in BROUGHT.values() for what in brought)
+    return [name for flag, _, name in pairs if flag == option and name]
 
 
 def system_of(what: str) -> Optional[str]:

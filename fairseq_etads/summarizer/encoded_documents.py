@@ -19,16 +19,16 @@ class _EncodedDocuments(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A hypothesis of a search with extractive weights.
+    """A hypothesis of a search with a term that counts features.
 
     Attributes:
         text: text of the summary.
-        features: five numbers; the score is their sum with the weights 1 and the weights of all features except log p.
-            The last four are counts of words, bigrams, trigrams and reorderings over the length penalty; the first is
-            the rest of the score.
+        score: its score.
+        features: the counts of the term's features, except the first, over the length penalty.
     """
 
     text: str
+    score: float
     features: Tuple[float, ...]
 
 
@@ -95,18 +95,16 @@ class EncodedDocuments:
         """Return all hypotheses of the search, in the order of the documents; none for a document without words.
 
         Args:
-            on_batch, decoding: the same as for :meth:`summarize`; ``decoding`` includes ``extractive_weights``.
+            on_batch, decoding: the same as for :meth:`summarize`; ``decoding`` includes the option of such a term.
         """
         summarizer = self._summarizer
         search = summarizer._search(decoding, origins=False)
         scoring = search.generator.settings.scoring
-        weights = search.generator.settings.extractive_weights[1:]
 
         def hypothesis_of(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
             counts = hypothesis["features"][1:] / scoring.divisor(len(hypothesis["tokens"]))
-            score, parts = float(hypothesis["score"]), counts.tolist()
-            rest = score - sum(weight * count for weight, count in zip(weights, parts))
-            return Hypothesis(summarizer._summary(row, hypothesis, batch, search).text, (rest, *parts))
+            text = summarizer._summary(row, hypothesis, batch, search).text
+            return Hypothesis(text, float(hypothesis["score"]), tuple(counts.tolist()))
 
         def decode(part: _EncodedDocuments) -> List[List[Hypothesis]]:
             results = summarizer._search_batch(part.batch, search, part.encoded)

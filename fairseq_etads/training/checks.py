@@ -2,15 +2,15 @@
 
 import logging
 from dataclasses import fields
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
-from ..layers.capabilities import Capabilities, pointer_kind, pointer_of
+from ..layers.capabilities import Capabilities, TrainedBy, pointer_kind, pointer_of
 from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
-from ..search.options import DecodingOptions, facts_of, without_effect
-from .nll import LABELLED, SELECTING, check_criterion
+from ..search.options import DECLARED, DecodingOptions, without_effect
+from .nll import check_criterion
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -24,26 +24,26 @@ _DEPRECATED = ("no_early_stop", "no_beamable_mm")
 _DECODING = tuple(option.name for option in fields(DecodingOptions))
 
 
-def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected_by: Tuple[str, ...]) -> None:
+def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy]) -> None:
     """Check the options of the task and of the criterion before a training.
 
     Args:
         cfg: the options of the criterion.
         task_cfg: options of the task.
         capabilities: the capabilities of the model.
-        selected_by: criterions that train a selector; see :func:`check_selector`.
+        trained_by: the criterion of a model that selects words or sentences; else None.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
     """
     name = criterion_name(cfg)
-    check_compatible(cfg, task_cfg, capabilities, selected_by, trains=True)
+    check_compatible(cfg, task_cfg, capabilities, trained_by, trains=True)
     check_task_options(task_cfg)
     options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
     if options is not None:
         check_values(cfg, options)
         check_needs(cfg, options, capabilities)
-    check_own_options = getattr(CRITERION_REGISTRY.get(name), "check_options", None)
+    check_own_options = getattr(criterion_class(cfg), "check_options", None)
     if check_own_options is not None:
         check_own_options(cfg, capabilities)
     if "--closed-book-decoder" in capabilities and not getattr(cfg, "closed_book_weight", 0):
@@ -54,14 +54,13 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
 
 
 def check_compatible(
-    cfg: Any, task_cfg: Any, capabilities: Capabilities, selected_by: Tuple[str, ...], trains: bool
+    cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy], trains: bool
 ) -> None:
     """Raise ValueError if a criterion is incompatible with a model; see :func:`check_training`."""
     name = criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
     check_criterion(name, pointer_kind(capabilities), has_trick, has_clusters)
-    learns_labels = name in LABELLED or any(getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss"))
-    check_selector(name, selected_by, trains, task_cfg, learns_labels)
+    check_selector(cfg, trained_by, trains, task_cfg)
 
 
 def criterion_name(cfg: Any) -> str:
@@ -69,32 +68,32 @@ def criterion_name(cfg: Any) -> str:
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
-def check_selector(
-    criterion: str, selected_by: Tuple[str, ...], trains: bool, task_cfg: Any, learns_labels: bool
-) -> None:
+def criterion_class(cfg: Any) -> Any:
+    """Return the class of the criterion that fairseq will build from these options; None if there is none."""
+    return CRITERION_REGISTRY.get(criterion_name(cfg))
+
+
+def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task_cfg: Any) -> None:
     """Raise ValueError if a criterion is incompatible with a content selector, or an option has no effect on it.
 
     Args:
-        criterion: name of the criterion.
-        selected_by: the criterions that train the model, if it selects words or sentences; else none.
+        cfg: the options of the criterion.
+        trained_by: the criterion of a model that selects words or sentences; else None.
         trains: whether the model will be trained.
-        learns_labels: whether the criterion reads labels.
     """
-    selects = bool(selected_by)
-    if criterion not in selected_by if selects else criterion in SELECTING:
-        model = "an architecture that selects words or sentences" if selects else "one that writes summaries"
-        advice = ""
-        if {criterion, *selected_by} == {"extractor_nll", "extractor_rl"}:
-            given = "with" if "extractor_rl" in selected_by else "without"
-            model, advice = f"an extractor {given} --learn-to-stop", ", or train the other one"
-        needed = selected_by[0] if selects else "summarization_nll"
-        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}{advice}")
+    criterion, kind = criterion_name(cfg), criterion_class(cfg)
+    needed, model = trained_by or ("summarization_nll", "one that writes summaries")
+    if criterion != needed and (trained_by is not None or getattr(kind, "trains_selectors", False)):
+        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
+    learns_labels = getattr(kind, "reads_labels", False) or any(
+        getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss")
+    )
     if trains and task_cfg.labels and not learns_labels:
         raise ValueError(
             f"--labels {task_cfg.labels} has no effect without --criterion selection_nll or extractor_nll, "
             "--extraction-loss or --selection-loss"
         )
-    if trains and selects and (task_cfg.eval_rouge or task_cfg.validation_samples):
+    if trains and trained_by is not None and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
         raise ValueError(
             f"{shown(option, getattr(task_cfg, option))} has no effect on an architecture that writes no summaries"
@@ -156,9 +155,9 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
         args: fairseq's options of generation.
     """
     check_selection(task_cfg.selection, args, models)
-    for name in ("shortlist", "extractive_weights", "recombine"):
-        value = getattr(task_cfg, name)
-        if value and getattr(args, "score_reference", False):
+    for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
+        value = getattr(task_cfg, name, None)
+        if value and "--score-reference" in option.metadata.get("excludes", ()):
             raise ValueError(f"{shown(name, value)} has no effect with --score-reference: choose one")
 
 
@@ -177,7 +176,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     given = {**given_options(task_cfg, SummarizationConfig), **given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
     present.update({name: value for name, value in given.items() if name not in present})
-    idle = without_effect(given, present, facts_of(has_pointer, bool(present["allow_unk"])))
+    idle = without_effect(given, present, has_pointer)
     if idle:
         raise ValueError(idle)
     for options, reason in (

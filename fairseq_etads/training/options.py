@@ -11,6 +11,7 @@ from omegaconf import II, DictConfig
 
 from ..platform.compat import replacements_file
 from ..platform.option_checks import Bounds
+from ..platform.systems import names_of
 from ..search.options import DecodingOptions, setting_of
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS
@@ -99,15 +100,15 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     auxiliary_task: str = field(
         default="none",
         metadata={
-            "help": "second task of the model. entailment: classify a premise and a hypothesis with the encoder of a "
-            "recurrent model (Li et al. 2018); other packages can register more"
+            "help": f"second task of the model: none, {', '.join(names_of('--auxiliary-task'))}, or one that another "
+            "package registers"
         },
     )
     auxiliary_data: Optional[str] = field(
         default=None,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "folder with the data of the auxiliary task. For entailment, pairs: files *train*.jsonl as in "
+            "help": "folder with the data of the auxiliary task, such as pairs of sentences: files *train*.jsonl as in "
             "SNLI and MultiNLI, or *train*.tsv as in etads-nli",
         },
     )

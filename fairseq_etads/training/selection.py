@@ -1,6 +1,9 @@
 """The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of a selector's labels.
 
 The first is for labels of words or sentences, the second for sentences in the order of a summary.
+
+A criterion of models that select words or sentences has ``trains_selectors = True``. It has ``reads_labels = True`` if
+it learns the labels of etads-labels, and False if it does not, whatever the model's labels are.
 """
 
 import math
@@ -32,6 +35,9 @@ class SelectionNLL(FairseqCriterion):
     threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
     """
 
+    trains_selectors = True
+    reads_labels = True
+
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number to divide it by, and the values to log."""
         if "labels" not in sample:
@@ -46,12 +52,12 @@ class SelectionNLL(FairseqCriterion):
             loss, size = selection_losses(logits, labels, real).sum(), int(real.sum())
         return (
             loss,
-            max(size, 1),
+            size,
             {
                 "loss": float(loss.detach()),
                 "ntokens": sample["ntokens"],
                 "nsentences": len(logits),
-                "sample_size": max(size, 1),
+                "sample_size": size,
                 "histogram": histogram(logits.detach(), labels, real),
             },
         )
@@ -59,7 +65,7 @@ class SelectionNLL(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Add the figures of all batches and workers; the loss is in bits."""
-        size = sum(output["sample_size"] for output in logging_outputs)
+        size = max(sum(output["sample_size"] for output in logging_outputs), 1)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
         counts = sum(output["histogram"] for output in logging_outputs)
@@ -106,6 +112,9 @@ class ExtractorNLL(FairseqCriterion):
     "accuracy", the share of the steps at which the right sentence is the most probable one.
     """
 
+    trains_selectors = True
+    reads_labels = True
+
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number of its steps, and the values to log."""
         if "labels" not in sample:
@@ -116,12 +125,12 @@ class ExtractorNLL(FairseqCriterion):
         steps = int((labels >= 0).sum())
         return (
             loss,
-            max(steps, 1),
+            steps,
             {
                 "loss": loss.detach(),
                 "ntokens": sample["ntokens"],
                 "nsentences": len(labels),
-                "sample_size": max(steps, 1),
+                "sample_size": steps,
                 "right": ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum(),
                 "steps": steps,
             },

@@ -23,7 +23,7 @@ from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
 from ..kernels.linear import mark_matrices
-from ..layers.capabilities import Capabilities, capabilities_of, pointer_kind, pointer_of
+from ..layers.capabilities import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
 from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
@@ -32,7 +32,14 @@ from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
-from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
+from .checks import (
+    check_compatible,
+    check_decoding,
+    check_generation,
+    check_model_overrides,
+    check_training,
+    criterion_class,
+)
 from .extra_updates import ExtraUpdates, auxiliary_task
 from .losses import as_numbers
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
@@ -53,7 +60,7 @@ class SummarizationTask(FairseqTask):
         labels: the labels and probabilities that batches hold.
         data_checks: compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
-        selected_by: the criterions that train the model, if it selects words or sentences; else none.
+        trained_by: the criterion of a model that selects words or sentences; else None.
         summary_lengths: percentiles of the lengths of the truncated training summaries; None: not known.
         extra_updates: the updates between updates of summarisation, with --auxiliary-task; else None.
 
@@ -79,7 +86,7 @@ class SummarizationTask(FairseqTask):
         self.data_checks = DataChecks()
         self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
-        self.selected_by: Tuple[str, ...] = ()
+        self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
         self._hides_rare_words = False  # a model is not from this project
         self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is being loaded
@@ -150,7 +157,7 @@ class SummarizationTask(FairseqTask):
         else:
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)
-        self.selected_by = getattr(model, "criterions", ())
+        self.trained_by = getattr(model, "trained_by", None)
         self.factors.read(getattr(model, "factors", ()))
         self.labels.read(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
@@ -186,13 +193,13 @@ class SummarizationTask(FairseqTask):
             ValueError: it is incompatible with the model, or an option has no effect.
         """
         if self.is_loading:
-            check_compatible(cfg, self.cfg, self.capabilities, self.selected_by, trains=False)
+            check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
-            check_training(cfg, self.cfg, self.capabilities, self.selected_by)
+            check_training(cfg, self.cfg, self.capabilities, self.trained_by)
             # the generator's options are checked now rather than in the first validation
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.read_for_criterion(cfg)
+        self.labels.read_for_criterion(cfg, criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:

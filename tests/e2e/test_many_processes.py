@@ -167,6 +167,10 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
             "--distributed-no-spawn: this worker cannot find the others; give",
         ),
         (["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded needs GPUs"),
+        (
+            ["--ddp-backend", "fully_sharded", "--update-freq", "2"],
+            "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch",
+        ),
         (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 on are more"),
     ],
 )

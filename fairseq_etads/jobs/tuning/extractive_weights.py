@@ -21,16 +21,18 @@ from ...evaluation.rouge import Settings, pair_scores
 from ...platform.errors import InputError
 from ...platform.outputs import write_text
 from ...summarizer import Summarizer
-from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
+from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
 from ...summarizer.summarizer import MAX_TOKENS
 from ...systems.abs.features import FEATURES, parse_weights
 from ...version import __version__
 from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
 from .mert import NBest, best_weights
 from .report import plain
-from .store import TrialStore
+from .store import VERSION, TrialStore
 from .tune import Listener, chosen_pairs, fingerprint_of_model
 
+OPTION = "extractive_weights"
+"""Name of the option that it tunes."""
 NBEST = 100
 BYTES = 75
 _RECALL = "-recall75"
@@ -44,7 +46,7 @@ class Round(NamedTuple):
     Attributes:
         number: number of the round; round 0 has the folder's weights.
         weights: weights of all features; the first is 1.
-        lists: hypotheses of each document, best first: text, features (see :class:`Hypothesis`), score by the metric.
+        lists: hypotheses of each document, best first: text, features (see :func:`features_of`), score by the metric.
         mean: mean score of the first hypotheses.
         seconds: duration.
     """
@@ -121,6 +123,16 @@ def as_option(weights: Sequence[float]) -> str:
     return ",".join(f"{weight:.10g}" for weight in weights)
 
 
+def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
+    """Return the features of a hypothesis; its score is their sum with the weights 1 and ``weights``.
+
+    The last four are counts of words, bigrams, trigrams and reorderings over the length penalty; the first is the rest
+    of the score.
+    """
+    rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
+    return [rest, *hypothesis.features]
+
+
 def _best_of(rounds: Sequence[Round]) -> Round:
     return max(rounds, key=lambda found: (found.mean, -found.number))
 
@@ -178,7 +190,7 @@ def tune_weights(
         "--seed": seed,
         "--starting-points": points,
         "way of scoring": scorer.settings.signature(1),
-        "version of fairseq-etads": __version__,
+        VERSION: __version__,
     }
     make = functools.partial(
         _decode, rounds=rounds, encoded=encoded, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
@@ -274,11 +286,13 @@ def _decode(
     """Decode with these weights and score the hypotheses; returns a record. ``rounds`` is their maximum number."""
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
-    found = encoded.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))
+    option = as_option(weights)
+    found = encoded.n_best(listener.advance, **decoding, **{OPTION: option})
+    counted = parse_weights(option)[1:]
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):
         texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
-        features = [list(hypothesis.features) for hypothesis in hypotheses]
+        features = [features_of(hypothesis, counted) for hypothesis in hypotheses]
         lists.append(list(zip(texts, features, scorer(texts, reference))))
     best = [nbest[0][2] if nbest else 0.0 for nbest in lists]
     return {

@@ -11,3 +11,4 @@ Tests: ``tests/unit/systems/abs``, ``tests/e2e/abs_checks.py``.
 from . import features as features
 from . import model as model
 from .options import PRESETS as PRESETS
+from .options import TRAINING as TRAINING

@@ -10,3 +10,5 @@ Page: ``docs/convs2s.md``. Tests: ``tests/unit/systems/convs2s``, ``tests/e2e/te
 
 from . import model as model
 from .options import PRESETS as PRESETS
+from .options import TRAINING as TRAINING
+from .options import TRAININGS as TRAININGS

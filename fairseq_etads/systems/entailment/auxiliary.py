@@ -19,7 +19,48 @@ from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
 from ...vocabulary.dictionary import known_words
 from .model import DigitHidingTokenizer
-from .pair_classifier import PairClassifier
+
+
+class PairClassifier(nn.Module):
+    """Logits of a pair's classes from the vectors u and v: MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
+
+    Dropout comes before each of its three layers (Li, Zhu, Zhang and Zong 2018).
+
+    Args:
+        width: width of u and v.
+        hidden: width of the hidden layers.
+        classes: number of classes.
+    """
+
+    def __init__(self, width: int, hidden: int, classes: int, dropout: float):
+        super().__init__()
+        sizes = (4 * width, hidden, hidden, classes)
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in zip(sizes, sizes[1:]))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """Compute logits (N, C) from u and v of N pairs, each (N, W)."""
+        x = torch.cat([first, second, (first - second).abs(), first * second], dim=1)  # (N, 4W)
+        for layer in self.layers[:-1]:
+            x = torch.tanh(layer(self.dropout(x)))
+        logits: Tensor = self.layers[-1](self.dropout(x))
+        return logits
+
+
+# These are the settings of the first of the two stages in scripts/reproduce/entail_gigaword.sh.
+TRAININGS: Dict[str, Dict[str, Any]] = {
+    "entail_s2s": {
+        "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5, "lr_patience": 11},
+        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "max_epoch": 100, "sentence_avg": True},
+        "dataset": {"batch_size": 64, "validate_interval_updates": 2000},
+        "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
+    },
+}
+"""Configuration of the core's architecture that the paper trains; see ``etads-models --configs``."""
+TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
+
 
 logger = logging.getLogger(__name__)
 

@@ -12,3 +12,5 @@ The architecture ``sentence_rewriter`` is a preset of the core's recurrent famil
 
 from . import criterion as criterion
 from . import model as model
+from .abstractor import TRAINING_NEEDS as TRAINING_NEEDS
+from .abstractor import TRAININGS as TRAININGS

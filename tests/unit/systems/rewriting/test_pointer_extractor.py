@@ -240,7 +240,7 @@ def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
             "extractor_nll",
             "with --learn-to-stop: choose --criterion extractor_rl",
         ),
-        ({}, "selection_nll", "selects words or sentences: choose --criterion extractor_nll"),
+        ({}, "selection_nll", "without --learn-to-stop: choose --criterion extractor_nll"),
         ({"max_sentences": 0}, "extractor_nll", "--max-sentences 0: choose 1 or more"),
     ],
 )

