@@ -8,7 +8,7 @@
 - GRU: both directions over these documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
   ways" is the method of fairseq_etads.models.rnn_encoder on a CPU.
 
-A run is a forward and a backward pass; the forms alternate, times are medians. Peak memory is not measured.
+A run is a forward and a backward pass. The forms alternate, and times are medians. Peak memory is not measured.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all steps; the query is half of the context, so that each step depends on the previous one."""
+    """Run all steps. Each query is half of the last context, so that each step depends on the previous one."""
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):

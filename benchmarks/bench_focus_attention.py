@@ -4,10 +4,10 @@
     python benchmarks/bench_focus_attention.py --simulate-tf32
 
 Forms: "plain" is torch's scaled_dot_product_attention without any bias; "direct" adds the S x S bias of equation 7;
-"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.kernels.focus.
-Times are medians of interleaved runs, forward and backward; errors are the largest over the output. With
-``--simulate-tf32`` only the errors of the forms of fairseq_etads.kernels.focus are measured, with a fused attention
-that multiplies float32 as split TF32 does: each number as the sum of two of 11 bits.
+"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.kernels.focus. Times
+are medians of interleaved runs, forward and backward; errors are the largest over the output. With ``--simulate-tf32``
+only the errors of the forms of fairseq_etads.kernels.focus are measured, with a fused attention that multiplies float32
+numbers like split TF32: each as the sum of two numbers of 11 bits.
 """
 
 import argparse

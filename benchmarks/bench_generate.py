@@ -9,7 +9,7 @@ this project's; and "ctranslate2", if that package is installed. "etads" has bot
 Wu's length penalty, coverage penalty 1, and no trigram twice; "+ shortlist" has a shortlist as long as for real text.
 Weights are random: the cost of a step does not depend on them. The systems alternate; numbers are medians.
 
-Each system runs as in its own command. fairseq's is prepared by the calls of ``fairseq-generate``: its task's
+Each system runs as in its own command. fairseq's model is prepared by the calls of ``fairseq-generate``: its task's
 generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results. The
 measurement is refused if fairseq's product with the vocabulary is not the plain one: for parameters without gradient,
 which its command never has, torch computes a batched product, and the whole search takes twice as long.
@@ -181,7 +181,7 @@ def sample_of(source):
 
 
 def made(system, args, dictionary):
-    """Make a function from documents (B, 400) and optionally a number of words to summaries; None: not installed."""
+    """Make a function that summarises documents (B, 400), optionally with a number of words; None: not installed."""
     torch.manual_seed(0)
     name, *number_format = system.split()
     if name == "fairseq":
@@ -192,7 +192,7 @@ def made(system, args, dictionary):
 
 
 def documents(args, dictionary):
-    """Documents (B, 400), the same in every process."""
+    """Make documents (B, 400), the same in every process."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
@@ -216,9 +216,7 @@ class System(Peer):
 
 
 def answer_as_peer(system, args):
-    """Run the other side of :class:`System`: print one line about the system, or null if it is not installed; then its
-    times.
-    """
+    """Serve a :class:`System`: print a line about it, null if it is not installed, and then its times on request."""
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
@@ -233,7 +231,7 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Describe a system except for its speed; its first search is a warm-up."""
+    """Describe a system, except for its speed. Its first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # CTranslate2 has no profile that torch can read

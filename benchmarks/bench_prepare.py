@@ -7,7 +7,7 @@ numbers, quotes, brackets and abbreviations. Then
 
 - "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as in
   the commands, with --jobs processes, without and with the start-up time;
-- "processor": the same in one process, in milliseconds of CPU time, which hardly depends on other programs;
+- "processor": the same in one process, in milliseconds of CPU time, which hardly depend on other programs;
 - "tokenisers": milliseconds per document in one process, for sentences that are already split, interleaved runs;
 - "memory": peak resident size of etads-corpus's first process for a tenth of the corpus and for all of it.
 
@@ -113,7 +113,7 @@ def tokenise(text, out, jobs):
 
 
 def processor_time(folder, count):
-    """Milliseconds of CPU time per document, all in this process: other programs hardly change it."""
+    """Measure milliseconds of CPU time per document in this process; other programs hardly affect it."""
     arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
     started = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):

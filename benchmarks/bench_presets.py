@@ -88,7 +88,7 @@ def seconds(archs, args):
 
 
 def measure(args):
-    """Make the report, as JSON types; --output's rows of other presets stay."""
+    """Make the report, as JSON types; rows of other presets in --output stay."""
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():

@@ -33,7 +33,7 @@ OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_dec
 
 
 def make_sample(vocabulary, generator):
-    """Make a batch; the most frequent word is the first, and half of a summary's words are its document's."""
+    """Make a batch. The most frequent word has the first id, and half of a summary's words are from its document."""
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)

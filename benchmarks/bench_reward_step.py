@@ -3,7 +3,7 @@
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both have the model and the options of the checkpoint, which was trained by likelihood: an untrained model writes the
+Both use the model and the options of the checkpoint, which was trained by likelihood: an untrained model writes the
 longest possible summaries. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is the work of
 fairseq's ``Trainer`` for a batch. Times are the CPU seconds of this process, which other processes disturb less than
 wall-clock time. The two steps alternate on the same batches, and the ratio compares the two steps of one batch.
@@ -74,7 +74,7 @@ def batches(training, args):
 
 
 def seconds(trainings, samples):
-    """CPU seconds of each batch but the first for each kind of step; the kinds alternate."""
+    """Measure CPU seconds per batch for each kind of step, without the first batch; the kinds alternate."""
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
         for step, training in trainings.items():
@@ -99,7 +99,7 @@ def measure(threads, trainings, samples):
 
 
 def profile(training, samples):
-    """CPU seconds of the parts of a step with rewards on one thread: medians over all batches but the first."""
+    """Measure CPU seconds of the parts of a step with rewards on one thread: medians without the first batch."""
     torch.set_num_threads(1)
     now = {}
 
@@ -148,7 +148,7 @@ def main():
     samples = batches(trainings[LIKELIHOOD], args)
     report = {
         "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
-        "times": "CPU seconds of the process, the steps taking turns",
+        "times": "CPU seconds of the process, with alternating steps",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
         "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
         "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},

@@ -2,9 +2,10 @@
 
     python benchmarks/bench_rouge.py [--hypotheses FILE --references FILE] [--output benchmarks/results/rouge.json]
 
-Without files, pairs of about 55 words are cut from the sample corpus: a reference is three sentences of a description,
-a hypothesis other three of it and of the next, with some words in common. The command etads-rouge is timed as a whole,
-including its start and the bootstrap interval of 1,000 resamples. Perl is timed only if it is installed.
+Without files, pairs of about 55 words are cut from the sample corpus: a reference is three sentences of a description;
+a hypothesis is three other sentences, of this description and the next, with some words in common. The command
+etads-rouge is timed as a whole, including its start and the bootstrap interval of 1,000 resamples. Perl is timed only
+if it is installed.
 """
 
 import argparse

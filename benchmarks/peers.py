@@ -6,7 +6,7 @@ import sys
 
 
 class Peer:
-    """A Python script in another process that answers each line of JSON with one.
+    """A Python script in another process that answers each line of JSON with a line of JSON.
 
     Args:
         script, *arguments: the script for Python, and its arguments.

@@ -51,7 +51,7 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems that took turns: medians, and for each system the ratio to the first.
+    """Compare systems measured in turn: medians, and the ratio of each system to the first.
 
     Args:
         values: name of a system -> one figure for each run.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
-    """Imports the plugin as soon as fairseq has been imported.
+    """Import hook that imports the plugin as soon as fairseq has been imported.
 
     A module of this package may be the one that imports fairseq, and the plugin in turn imports that module. So the
     plugin has to wait until the outermost import of this package's modules is complete.
@@ -35,7 +35,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
         """Modules, of this package or fairseq, that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module like Python; if it belongs to fairseq or this package, watch its import."""
+        """Find a module in the usual way; if it belongs to fairseq or this package, watch its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))

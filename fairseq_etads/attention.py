@@ -1,8 +1,8 @@
 """The papers' attention equations as pure functions; focus-attention is in ``focus.py``.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` is (B, S),
-boolean, True at padding, on either side. Nothing here depends on how much padding a batch has: lengths, means and
-positions count real tokens only.
+boolean, True at padding, on either side. No result depends on the amount of padding: lengths, means and positions count
+    only real tokens.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
@@ -46,7 +46,7 @@ def attention_weights(
 ) -> Tensor:
     """Compute softmax(q k^T / sqrt(D) [+ bias]) (B, H, T, S) of q (B, H, T, D) and k (B, H, S, D), 0 at padding.
 
-    The result is at least float32, whatever the inputs are; ``own_format``: see :func:`attention_scores`.
+    The result is at least float32 for any inputs; ``own_format``: see :func:`attention_scores`.
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -159,7 +159,7 @@ def _saliency_attention(
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """Compute the log softmax of scores (B, T, S) over the real tokens.
 
-    At padding the result is a number so low that its exponential is exactly 0.
+    At padding, the result is so low that its exponential is exactly 0.
     """
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None], PADDING_SCORE)
@@ -241,7 +241,7 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
     """-log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
 
-    It is small where the most attended words are in sentences that the extractor finds likely.
+    It is small if the most attended words are in sentences that the extractor finds probable.
 
     Args:
         log_word: log α (B, T, S), before it is combined with β.

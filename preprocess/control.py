@@ -1,7 +1,7 @@
 """Control words before documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
 A model is trained with two words before each document: one for the length of its reference, one for its newspaper.
-Before a new document, the same words ask for a summary of that length and style.
+Before a new document, the same words request a summary of that length and style.
 """
 
 import argparse

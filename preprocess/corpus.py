@@ -1,7 +1,7 @@
 """Convert raw corpora to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
 
 One process finds the items of a split (files, lines or rows). Any number of processes convert them to lines of text,
-which the first process writes in order. Memory holds a few hundred documents, whatever the size of the corpus.
+which the first process writes in order. Only a few hundred documents are in memory, for any size of the corpus.
 """
 
 import argparse

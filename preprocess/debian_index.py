@@ -77,7 +77,7 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """Put a text on one line; also returns the number of literal sentence marks that got spaces inside.
+    """Put a text on one line; also returns the number of literal sentence marks in which spaces were inserted.
 
     Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
     """

@@ -89,7 +89,7 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 
 
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
-    """Select pairs, in order; also returns the number dropped for each reason. Of equal documents the first stays."""
+    """Select pairs, in order, the first of equal documents; also returns the number dropped for each reason."""
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
     for pair in pairs:

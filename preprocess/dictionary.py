@@ -79,8 +79,8 @@ def build_bounded_dictionaries(
     """Build dictionaries of documents and summaries with the same ids for the same words, but with different bounds.
 
     Both list the most frequent words of summaries, then the most frequent other words of documents, then the copy tail.
-    The second group has counts only in the documents' dictionary; for the summaries', it belongs to the tail. Each of
-    the first two groups is padded so that it ends at a multiple of 8 entries.
+    The second group has counts only in the documents' dictionary; in the summaries' dictionary, it belongs to the tail.
+    Each of the first two groups is padded so that it ends at a multiple of 8 entries.
 
     Args:
         train: files of documents; the model learns their most frequent words.

@@ -2,8 +2,8 @@
 
 The similarity of two documents is Jaccard's: the share of distinct runs of SHINGLE words (lower-cased, without
 punctuation) that both have, among all that either has. MinHash (Broder 1997) estimates it from PERMUTATIONS numbers a
-document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth comparing. So the
-time is proportional to the number of documents, and the memory, too: about 10 KB each.
+document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth comparing. Time
+and memory are thus proportional to the number of documents: about 10 KB each.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Share work among processes: results in order, errors as they were raised, slow imports done only once."""
+"""Share work among processes: results are in order, errors are raised unchanged, and slow imports happen once."""
 
 import itertools
 import multiprocessing
@@ -80,7 +80,7 @@ def ordered_map(
     preload: Sequence[str] = (),
     small: int = 1000,
 ) -> Iterator[Any]:
-    """Yield the results of ``function`` for ``items``, in order, whatever the number of processes.
+    """Yield the results of ``function`` for ``items``, in order, for any number of processes.
 
     At most a few chunks of items and results are in memory at a time. For up to ``small`` items no processes are
     started; this one does the work.

@@ -1,4 +1,4 @@
-"""Files of summaries that ``scripts/generate.sh`` writes, from what fairseq prints."""
+"""Files of summaries that ``scripts/generate.sh`` writes from fairseq's output."""
 
 import json
 import re

@@ -6,7 +6,7 @@ and head.
 
 The same pairs are measured twice: with the initial weights of the training, and with the checkpoint's weights. For
 focus-attention, the figures are the centre mu and the scope sigma as fractions of the document's length, for words in
-each tenth of their document. For saliency-selection, it is the share of the attention that the gate lets through (1
+each tenth of their document. For saliency-selection, the figure is the share of the attention that passes the gate (1
 with the normalised form). Layers without the mechanisms are left out.
 """
 
@@ -63,7 +63,7 @@ def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
 
 
 def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
-    """Add the share that the gate of each head lets through (H,); ``written`` (B, T) is False at padding."""
+    """Add the share of attention that passes the gate of each head (H,); ``written`` (B, T) is False at padding."""
     assert found.gated is not None
     share = (found.gated.sum(-1) * written[:, None]).sum(dim=(0, 2))  # (H,)
     means.add("gate", share, written.sum().float().expand_as(share))

@@ -3,10 +3,10 @@
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
 
-A family is the packages of one source package and of all that share a text or a name with it (but for digits), as
-etads-debian keeps them in one split. A line per test pair: the family's name, a tab, and the split of the sample corpus
-that has the pair, or "-". Length limits and blocked n-grams were chosen on the sample, so its validation and test
-pairs do not count as unseen.
+A family consists of the packages of one source package and of all source packages that share a text or (except for
+digits) a name with it; etads-debian keeps them in one split. A line per test pair: the family's name, a tab, and the
+split of the sample corpus that has the pair, or "-". Length limits and blocked n-grams were chosen on the sample, so
+its validation and test pairs do not count as unseen.
 """
 
 import argparse

@@ -273,7 +273,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
     """Run the command, write its output to ``log`` line by line, and return its exit status, or minus its signal.
 
     Args:
-        held: file descriptors of locks that the command shall hold, too.
+        held: file descriptors of locks that the command inherits.
     """
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     child = children.start(command, held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
@@ -344,7 +344,7 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
     """Run a command, write its output to a log that the caller has locked, and say how it ended.
 
     Args:
-        held: file descriptors of locks that the command shall hold, too.
+        held: file descriptors of locks that the command inherits.
         new: whether to replace the log by a new one.
 
     Returns:

@@ -3,8 +3,8 @@
 
     scripts/fairseq_summaries.py LOG --names FILE --output OUT -- fairseq-generate ...
 
-LOG gets all that fairseq says. FILE has the name of each document, a line each. OUT and LOG are one process's at a
-time, and OUT appears when it is complete; - is standard output.
+LOG gets fairseq's output. FILE has the names of the documents, one per line. Only one process at a time writes OUT and
+LOG, and OUT appears when it is complete; - is standard output.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
     scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] [--record RECORD] -- COMMAND ...
 
-PATH is a file, or a folder that stands for all files directly in it. RECORD (default: FILE.made.json, named after the
-first output) records the command and the SHA-256 of all files. An output is made again if it was changed, has no
-record, or was made by another command or from other contents. --keeps FILE is an output, too: the text that the command
-prints. If nothing has to be done, this text is printed from FILE. The exit status is the command's.
+PATH is a file, or a folder that stands for all files directly in it. FILE.made.json, named after the first output,
+records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
+by another command or from other contents. --keeps FILE is an output, too: the text that the command prints. If there is
+nothing to do, this text is printed from FILE. The exit status is the command's.
 """
 
 import argparse

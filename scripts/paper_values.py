@@ -67,7 +67,7 @@ def _shown(value: Any) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Deviations and what is settled here: for each recipe a list of options, with paper → here and the reason."""
+    """Deviations and our own choices: for each recipe a list of options, with paper → here and the reason."""
     rows: Dict[str, List[str]] = {}
     for value in values(table):
         row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"
@@ -78,9 +78,7 @@ def markdown(table: Dict[str, Any]) -> str:
         lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
     memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
     lines += [
-        "Recipes with values from memory, for which no source was at hand: "
-        + ", ".join(f"`{name}`" for name in memory)
-        + ".",
+        "Recipes with values from memory, without a source: " + ", ".join(f"`{name}`" for name in memory) + ".",
     ]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """Draw docs/pictures/: scripts/pictures.py [DIR].
 
 Curves and maps are computed by fairseq_etads.attention. An SVG file has its own background and two sets of colours, for
-light and for dark screens, so that it can be read wherever it is shown.
+light and for dark screens, so that it can be read on any background.
 """
 
 import math

@@ -151,7 +151,7 @@ def choose(changed: List[str], most: float) -> List[str]:
 
 
 def record(report: Path) -> None:
-    """Write each file's time from a report of pytest; other times stay as they are."""
+    """Write each file's time from a pytest report; other times are not changed."""
     taken: Dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")

@@ -4,8 +4,8 @@
     python scripts/results_pictures.py
 
 Writes docs/pictures/results/claims.svg (the difference behind each claim with its interval) and attention_CORPUS.svg
-(where focus-attention looks and what the saliency gate closes, for the first training of etads on each corpus). The
-same records give the same files. Needs matplotlib.
+(the centres of focus-attention and the shares that pass the saliency gate, for the first training of etads on each
+corpus). The same records give the same files. Needs matplotlib.
 """
 
 from pathlib import Path
@@ -70,7 +70,7 @@ def two_trainings(systems: Records) -> float:
 
 
 def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path) -> None:
-    """A forest plot: a panel per corpus, a row per claim, filled where there are trainings enough for a verdict."""
+    """Draw a forest plot: a panel per corpus and a row per claim, filled if trainings suffice for a verdict."""
     with repeatable():
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
         for axes, (corpus, systems) in zip(panels, records.items()):

@@ -32,8 +32,8 @@ LEVEL = 0.05
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     """Standard deviations of the mean of ROUGE-1, 2 and L, estimated from the systems with several trainings.
 
-    "training": of a training's level; "family" and "document": of what is left when the means of the document and of
-    the training are taken out, by family and by document; "system": of a system's own scores of a document.
+    "training": of a training's level; "family" and "document": of the residuals after subtracting the means of the
+    document and of the training, by family and by document; "system": of a system's own scores of a document.
     """
     levels, left, within = [], [], []
     means_of_systems = []

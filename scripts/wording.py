@@ -33,6 +33,11 @@ PHRASES = {
     r"hands? (?:\w+ )?(?:to|on|over|back)|handed (?:to|on|over|back)": "pass, or return",
     r"(?<!such )[Aa]s fairseq's": "fairseq's ... with ...",
     r"rooms?|floors|houses?": "package, layer or project",
+    r"likeliest|likelier": "most probable, more probable",
+    r"at hand": "available",
+    r"(?:take|takes|taking|took) turns": "alternate",
+    r"end(?:s|ed)? without words|in words what": "a message, or explain",
+    r"the other way round": "or vice versa",
 }
 """Advice for each pattern."""
 SPELLINGS = {

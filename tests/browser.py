@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests of pages: their logs, network requests, appearance, keys and styles.
+"""A headless Chromium for tests of pages: logs, network requests, appearance, keys and styles.
 
 The tests that use the fixture ``browser`` are skipped where there is no Chromium with its driver (Debian's packages
 chromium and chromium-driver) or no selenium.
@@ -14,7 +14,7 @@ import pytest
 
 
 class Browser:
-    """One window of a headless Chromium without a network: it finds no host but this machine.
+    """A window of a headless Chromium without a network: it can reach only this machine.
 
     Attributes:
         driver: selenium's, for other operations.

@@ -1,11 +1,11 @@
 """Run the console commands without their start-up time: each in a process forked from one that has imported everything.
 
-A ``fairseq-*`` command spends four seconds on imports before it does anything; tests that run hundreds of them cannot
-afford that. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH. Each
-passes its arguments, environment, working directory, standard streams and process group to the server, which forks. The
-fork calls the function of the command's entry point, like the installed command. ``python -`` (a script on standard
-input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that does not load the
-plugin starts in the usual way, because the server has loaded the plugin.
+A ``fairseq-*`` command spends four seconds on imports before it does anything, which is too slow for tests that run
+hundreds of them. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH.
+Each passes its arguments, environment, working directory, standard streams and process group to the server, which
+forks. The fork calls the function of the command's entry point, like the installed command. ``python -`` (a script on
+standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that does not
+load the plugin starts in the usual way, because the server has loaded the plugin.
 
 As with real processes, a command does not affect the next one, and a signal to the program's group reaches the command,
 which belongs to it. Processes that a command starts are forked, too; a separate server for them would import everything
@@ -196,7 +196,7 @@ def _answer(connection: socket.socket, commands: Dict[str, str]) -> None:
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Tell whether the program has ended. One that has sent its request sends no more."""
+    """Tell whether the program has ended. A running program sends nothing after its request."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -204,7 +204,7 @@ def _has_ended(connection: socket.socket) -> bool:
 
 
 def _run(commands, argv, directory, environment) -> object:
-    """Turn into the command: set its directory, environment and arguments; then call it."""
+    """Become the command: set its directory, environment and arguments; then call it."""
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)

@@ -19,9 +19,7 @@ _TESTS = str(Path(__file__).resolve().parent) + os.sep
 
 
 def shifted(seed):
-    """Another seed of the same type. Values other than numbers and strings stay (None: a seed from the operating
-    system).
-    """
+    """Return another seed of the same type. Only numbers and strings are changed (None: the system's seed)."""
     if isinstance(seed, int):
         return seed + OFFSET
     return f"{seed}+{OFFSET}" if OFFSET and isinstance(seed, str) else seed

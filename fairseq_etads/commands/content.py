@@ -15,8 +15,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-content",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a content model: the probability that a summary has a word or bigram of its document. It "
-        "reads the probabilities that etads-select wrote for the split train, and writes RUN/content.npz.",
+        description="Train a content model of the probability that a summary has a word or bigram of its document. "
+        "It reads the probabilities written by etads-select for the split train, and writes "
+        "RUN/content.npz.",
         epilog="""\
 examples:
   etads-content runs/long/extractor
@@ -26,17 +27,17 @@ examples:
   docs/long.md describes the model.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run of an extractor (scripts/shorten.sh: OUT/extractor)")
-    add("--prepared", metavar="DIR", type=Path, help="data of the extractor (default: RUN/prepared)")
+    add("run", metavar="RUN", type=Path, help="run of an extractor, such as OUT/extractor of scripts/shorten.sh")
+    add("--prepared", metavar="DIR", type=Path, help="prepared data of the extractor (default: RUN/prepared)")
     add(
         "--documents",
         metavar="N",
         type=int,
         default=DOCUMENTS,
-        help="number of training documents whose features are computed (default: %(default)s); words and bigrams are "
-        "counted in all",
+        help="compute features for N training documents (default: %(default)s); words and bigrams are counted in all "
+        "documents",
     )
-    add("--seed", metavar="N", type=int, default=1, help="seed (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
     return parser
 
 

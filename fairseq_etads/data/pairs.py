@@ -1,4 +1,4 @@
-"""Pairs of document and summary, truncated here and nowhere else."""
+"""Pairs of document and summary. Texts are truncated here and nowhere else."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     """The suffixes of documents and summaries by the names of a data directory's files; None, None without such files.
 
-    fairseq's own function takes a factor's file (train.factor-tf.idx) for one of a pair if it comes upon it first.
+    fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it finds that first.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)

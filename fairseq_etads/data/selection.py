@@ -34,7 +34,7 @@ class TokenValues:
         option: the option that named the file, for messages.
 
     Raises:
-        InputError: the file is damaged, or made for other documents or for fewer tokens than are read.
+        InputError: the file is damaged, or was made for other documents or for fewer tokens than are read.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ def summary_events(
     """Summarise a text, and report its progress as events.
 
     Args:
-        check: function called at each step; it raises StoppedError when no client listens any more.
+        check: function called at each step; it raises StoppedError when no client is listening any longer.
         tell: function called with each event.
         keep: function called with the explanation; it returns the path of its page.
     """

@@ -181,7 +181,7 @@ def described(config: Any, extracts: bool) -> str:
     copies = "" if pointer == "none" else "copies words from the document, and "
     reads = f"the first {config.task['truncate_source']:,} tokens"
     if extracts:
-        reads = "the likeliest sentences of a document, of any length"
+        reads = "the most probable sentences of a document of any length"
     return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 

@@ -94,7 +94,7 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
     """Map the name of each score in --also to its scorer; finds and loads the scorers' data.
 
     Raises:
-        ValueError: the data or a package are not there.
+        ValueError: the data or a package is missing.
     """
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
@@ -184,9 +184,7 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Load bert-score's scorer with the model in a folder. ValueError if bert-score is missing or the model is
-    invalid.
-    """
+    """Load bert-score's scorer with a folder's model; raises ValueError without bert-score or for an invalid model."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
         from bert_score import BERTScorer

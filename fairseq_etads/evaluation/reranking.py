@@ -34,7 +34,7 @@ def kept(sentences: int) -> List[int]:
     """Number of candidates that each of ``sentences`` sentences keeps, the best of its beam (Chen and Bansal's code).
 
     Up to five sentences keep five each, six keep four, seven or eight keep three, and more keep two. From the fifteenth
-    sentence on, which their summaries do not reach, it is one.
+    sentence on, which their summaries do not reach, each keeps one.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]

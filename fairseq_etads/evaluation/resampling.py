@@ -50,7 +50,7 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
 
 
 def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Two-sided p-values (...): share of resampled ``means`` (resamples, ...) as far from ``difference`` as 0 is.
+    """Two-sided p-values (...): share of resampled ``means`` (resamples, ...) as far from ``difference`` as 0.
 
     The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
@@ -98,8 +98,8 @@ def compare_pairs(
 def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Standard error (...) of the difference of the means over trainings, and its degrees of freedom (...).
 
-    first, second: the mean score of each training (trainings, ...). Both systems' trainings are taken to vary equally
-    where their numbers are equal or one has a single training (Student); else Welch's formula.
+    first, second: the mean score of each training (trainings, ...). The trainings of both systems are assumed to vary
+        equally if their numbers are equal or one has a single training (Student); otherwise Welch's formula is used.
     """
     numbers = len(first), len(second)
     variances = [
@@ -127,7 +127,7 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 
 
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Share (...) of the bootstrap's variance that is due to documents, whatever the training.
+    """Share (...) of the bootstrap's variance that is due to documents, independently of the training.
 
     The mean scores over trainings also vary by document because of what each training makes of each document. The
     spread of the trainings' own means contains this part already, so it must not count twice.
@@ -147,7 +147,7 @@ def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np
 def compare_trainings(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference of two systems, each trained several times with other random numbers.
+    """Test the difference of two systems, each trained several times with different seeds.
 
     The uncertainty has two independent parts, which are drawn together: the documents, by paired bootstrap of the mean
     scores over trainings; and the trainings, by Student's t with the standard error of the difference of the means of
@@ -157,7 +157,8 @@ def compare_trainings(
 
     Args:
         first, second: scores (trainings, n, ...) of the same documents in the same order. If one system has a single
-            training, its trainings are taken to vary as the other's; if both have one, only documents are drawn.
+            training, its trainings are assumed to vary like the other system's; if both have one, only documents are
+            drawn.
         families: a number (n,) per document; documents with the same number are drawn together.
 
     Returns:

@@ -1,7 +1,7 @@
 """Rewards of summaries by name, for ``--criterion summarization_rl``, with ROUGE fast enough for training.
 
-A text is a list of sentences, and a sentence a list of words as they are in the training data: nothing is stemmed,
-lower-cased or left out.
+A text is a list of sentences, and a sentence is a list of words as in the training data: nothing is stemmed,
+    lower-cased or omitted.
 """
 
 import importlib
@@ -131,8 +131,8 @@ class Entailment:
     """The reward ``entail``: how likely the reference entails a summary (Pasunuru and Bansal 2018).
 
     With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
-    words of the reference). Without the ratio a very short summary would be worth most, because all of it is entailed.
-    An empty summary is worth 0.
+    words of the reference). Without the ratio, very short summaries would have the highest rewards, because all of them
+    is entailed. An empty summary has the reward 0.
 
     Args:
         score: (premises, hypotheses), lists of words -> probabilities of entailment.

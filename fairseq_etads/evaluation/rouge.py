@@ -9,8 +9,8 @@ the union of the matches counts. A summary is one line, which is cut into senten
 
 * a line that contains the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
 * a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing quotes where
-  white space follows. That holds for tokenised text too: "a b . c d ." has two sentences. Untrained rules know no
-  abbreviations except initials: "dr. smith came." becomes two sentences. So prefer marks.
+  white space follows. This also applies to tokenised text: "a b . c d ." has two sentences. Untrained rules know no
+  abbreviations except initials: "dr. smith came." becomes two sentences. Therefore prefer marks.
 
 rouge-score and nltk are imported by the functions that use them. They take more than a second (nltk imports scipy and
 scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for them.
@@ -49,7 +49,7 @@ def check_at_least(minimum: int, **numbers: int) -> None:
     """Raise ValueError for the first of ``numbers`` below ``minimum``; the message names the option."""
     for option, value in numbers.items():
         if value < minimum:
-            raise ValueError(f"{option} is {value}, must be {minimum} or more")
+            raise ValueError(f"--{option} {value}: choose {minimum} or more")
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ def pair_scores(
 
     Args:
         hypotheses: n texts.
-        references: one or more sets of n texts; an empty text is ignored if another set has a text in its place.
+        references: one or more sets of n texts; an empty text is ignored if another set has a text at the same index.
         jobs: processes; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
 

@@ -20,9 +20,9 @@ from .labels import need_marks, open_task
 HIDDEN = 32
 """Width of both hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
-"""Items per step, Adam's first rate, which falls to 0, and passes over the items."""
+"""Items per step, Adam's initial learning rate, which falls to 0, and number of passes over the items."""
 LEAST_STEPS = 400
-"""Number of steps below which batches become smaller."""
+"""Minimum number of steps; with fewer items, batches become smaller."""
 
 
 class Pair(NamedTuple):
@@ -147,7 +147,7 @@ def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
 
 
 def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
-    """Train a network; the rate falls to 0."""
+    """Train a network with a learning rate that falls to 0."""
     batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
     steps = EPOCHS * -(-len(x) // batch)
     optimizer = torch.optim.Adam(network.parameters(), RATE)
@@ -182,7 +182,7 @@ def validation_area(run: Path, folder: Path) -> Dict[int, float]:
 
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Area under the ROC curve; None if all labels are equal. Of equal scores, each order counts a half."""
+    """Area under the ROC curve; None if all labels are equal. Pairs with equal scores count one half."""
     positive = int(labels.sum())
     if not 0 < positive < len(labels):
         return None

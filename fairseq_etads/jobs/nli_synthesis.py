@@ -51,9 +51,7 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """Choose a part of a sentence: half the time a clause, if commas and conjunctions mark one; else at least half the
-    words.
-    """
+    """Choose a part of a sentence: half of the time a clause, if there is one; otherwise at least half of the words."""
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
@@ -116,7 +114,7 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """A part of a sentence of another reference than ``number``; None if it has no word that the premise lacks."""
+        """Choose a part of a sentence from a reference other than ``number``; None if the premise has all its words."""
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)

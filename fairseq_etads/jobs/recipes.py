@@ -261,7 +261,7 @@ class _Given:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
-        """Tell whether an extractor has picked the documents' sentences, the levels of which the model reads."""
+        """Tell whether an extractor has picked the documents' sentences, so that the model reads their levels."""
         factors = self.text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 

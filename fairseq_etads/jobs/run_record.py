@@ -77,7 +77,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     """Find the prepared data of a run: the folder given by ``--prepared``, the one of its training, or RUN/prepared.
 
     Raises:
-        InputError: the data of the training are not where they were.
+        InputError: the data of the training have been moved or deleted.
     """
     if given is not None:
         return given

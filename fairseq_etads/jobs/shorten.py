@@ -109,7 +109,7 @@ def _shorten_split(
     count = max(number, 1)
     return (
         f"{out}: {number:,} documents, of {before / count:.1f} words the {words / count:.1f} of their "
-        f"{taken / count:.1f} likeliest sentences"
+        f"{taken / count:.1f} most probable sentences"
     )
 
 

@@ -1,9 +1,9 @@
 """Find frequent words in the summaries of documents with a given word, for the command ``etads-shortlist``.
 
 Words w of summaries are ranked for a word s of documents by P(w | s), the share of documents with s that have w in
-their summaries. Lexical tables of machine translation estimate the same. A list should hold as many words of the
-summary as possible at its length. At equal length, this ranking had more of them than measures of association that
-reward rare words (docs/experiments.md has the figures).
+their summaries. Lexical tables of machine translation estimate the same. A list of a given length should contain as
+many words of the summary as possible. At equal length, this ranking found more of them than measures of association
+that favour rare words (docs/experiments.md has the figures).
 """
 
 from pathlib import Path

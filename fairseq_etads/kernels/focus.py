@@ -1,8 +1,7 @@
 """Focus-attention as a pure function: attention with a Gaussian bias around a centre for every query.
 
 Shapes: B batch, H heads, T query length, S key length, D head width. ``key_padding_mask`` is (B, S), boolean, True at
-padding, on either side. Nothing here depends on how much padding a batch has: lengths and positions count real tokens
-only.
+padding, on either side. No result depends on the amount of padding: lengths and positions count only real tokens.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
 section 3.2. docs/etads.md describes the computation and its accuracy.
@@ -52,8 +51,8 @@ def document_positions(
     """Compute the positions inside each document and the documents' lengths, which count only real tokens.
 
     Returns:
-        positions (B, S) float32, 0 … m-1 at real tokens whatever the side of the padding, 0 at padding;
-        lengths m (B,) float32, at least 1.
+        positions (B, S) float32, 0 … m-1 at real tokens for padding on either side, 0 at padding; lengths m (B,)
+        float32, at least 1.
     """
     if key_padding_mask is None:
         positions = torch.arange(length, device=device, dtype=torch.float32).expand(batch, length)
@@ -144,8 +143,8 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    It is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere
-    "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
+    The form is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64.
+    Otherwise it is "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
 
     Args:
         dtype: data type of the computation, float32 or float64.
@@ -226,7 +225,7 @@ def focus_attention(
             attention, and only the strength gets a gradient.
 
     Returns:
-        (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite and meaningless.
+        (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but meaningless.
 
     The computation is in float32 even for half-precision inputs and under autocast, since the bias spans many orders of
     magnitude; float64 inputs are computed in float64. The forms:

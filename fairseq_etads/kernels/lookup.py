@@ -1,10 +1,10 @@
 """Look up word vectors in a table that is also the output layer, with half the memory in the backward pass.
 
 Such a table gets two gradients: a dense one from the output layer, and one for the few rows that were looked up.
-autograd adds them. A dense second gradient would take as much memory as the table, and time to fill and add it. If it
-is sparse, its rows are added to the first. But a sparse gradient without a dense one would reach the optimiser, and
-most optimisers refuse it. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a
-dense gradient of it, and the lookup, which comes later in the same pass, reads the note.
+autograd adds them. A dense second gradient would take as much memory as the table, and time to fill and add it. The
+rows of a sparse one are added to the first gradient. Without a dense gradient, however, a sparse one would reach the
+optimiser, and most optimisers refuse it. Therefore :func:`expect_dense_gradient` notes on the table that the current
+backward pass makes a dense gradient of it, and the lookup, which comes later in the same pass, reads the note.
 """
 
 from typing import Any, Optional, Tuple

@@ -20,7 +20,7 @@ def keeps_float32(layer: nn.Module) -> bool:
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """Compute ``layer(x)`` in float32 or better, whatever the dtypes of ``layer`` and ``x``, and under autocast.
+    """Compute ``layer(x)`` in float32 or better for any dtypes of ``layer`` and ``x``, also under autocast.
 
     Args:
         layer: a linear layer. Its hooks, such as fairseq's quantisation noise, are run.

@@ -87,8 +87,8 @@ class EncoderGate(nn.Module):
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
     """Return the state (B, d_m) of each document's last token that is not padding, which may be on either side.
 
-    The states are (S, B, d_m); the padding mask is (B, S), True at padding, or None. If a row is all padding, its first
-    state is returned.
+    The states are (S, B, d_m); the padding mask is (B, S), True at padding, or None. If a row has only padding, its
+    first state is returned.
     """
     if padding_mask is None:
         return states[-1]

@@ -1,4 +1,4 @@
-"""Capabilities of models beyond fairseq's interface, found in this one place for any model."""
+"""Capabilities of models beyond fairseq's interface, determined in one place for all models."""
 
 from typing import Any, FrozenSet, Iterator, NamedTuple, Optional
 

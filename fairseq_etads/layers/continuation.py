@@ -1,8 +1,8 @@
-"""Continuation features: tell copy attention where the summary has been copying, so that it can continue there.
+"""Continuation features: show copy attention where the summary has been copying, so that it can continue there.
 
 A recurrent encoder's states tell a pointer which words are adjacent, so it soon learns to continue where it stopped. A
-Transformer has to learn that over two layers. These features provide it. They depend only on words, so they need no
-recurrence and cost as little in training, where all steps are computed at once, as in decoding.
+Transformer has to learn that over two layers. These features provide it. They depend only on words and need no
+recurrence, so they are also cheap in training, where all steps are computed at once.
 """
 
 from typing import NamedTuple, Tuple
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
-from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
 """Initial values of the three features' weights."""
@@ -22,8 +22,8 @@ class CopyHistory(NamedTuple):
     """Relations of each position j of a document to the summary written before step t; (N, T, S) bool each.
 
     Attributes:
-        follows_one: the word left of j is the word just written.
-        follows_two: the two words left of j are the two just written, in this order.
+        follows_one: the word before j is the last word written.
+        follows_two: the two words before j are the last two words written, in this order.
         written: word j has been written already.
     """
 
@@ -56,7 +56,7 @@ class Continuation(nn.Module):
     """Terms for the logits of copy attention and p_gen, computed from a :class:`CopyHistory`.
 
     The logit of position j gets v_1, v_2 and v_3 added where its three features hold, with v = W h + b of the decoder's
-    state h: at some places of a summary it pays to continue copying, at others to stop. W starts at 0 and b at
+    state h: at some positions of a summary it is better to continue copying, at others to stop. W starts at 0 and b at
     :data:`FIRST_VALUES`, a weak preference for continuing. The logit of p_gen gets one learned number added if any
     position follows the last word, and another if any follows the last two; both start at 0.
 

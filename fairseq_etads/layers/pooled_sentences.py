@@ -29,7 +29,7 @@ class SentenceFeatures(nn.Module):
     8. share of its words that are content
     9. its words with a digit and placeholders such as ``<dig>``, at most five, divided by five
 
-    In 5 to 7 each distinct word counts once. The weight of a word is the negative logarithm of its expected count in
+    In 5 to 7, each distinct word counts once. The weight of a word is the negative logarithm of its expected count in
     500 words, at least 0, estimated from the dictionary's counts. Unknown words are kept distinct, and have the weight
     of the rarest known word.
 

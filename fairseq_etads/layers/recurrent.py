@@ -228,7 +228,7 @@ def with_one_bias(network: Network) -> Network:
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S', D): position ``order[b, s]`` moves to place s. Returns (B, S, D)."""
+    """Reorder x (B, S', D): position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 

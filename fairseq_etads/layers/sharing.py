@@ -11,7 +11,7 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .heads import SELF_ATTENTION_INPUTS
+from .encoder_attention import SELF_ATTENTION_INPUTS
 
 PROJECTIONS = (*SELF_ATTENTION_INPUTS, "out_proj")
 SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
@@ -59,7 +59,7 @@ def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, 
     """Give shared weights both of their names (hook of ``load_state_dict``).
 
     Raises:
-        ValueError: the checkpoint was trained with sharing and the model is built without, or the other way round.
+        ValueError: the checkpoint was trained with sharing and the model is built without, or vice versa.
     """
     shared = shared_names(model)
     for name, original in shared.items():

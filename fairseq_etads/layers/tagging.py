@@ -108,7 +108,7 @@ class TaggerLSTM(nn.Module):
 
 
 def _take(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S, D): position ``order[b, s]`` goes to place s."""
+    """Reorder x (B, S, D): position ``order[b, s]`` moves to position s."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
@@ -124,8 +124,8 @@ def words_by_sentence(
         sentences, words: maximum number of sentences per document and of words per sentence.
 
     Returns:
-        ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; for each token the index of its
-        sentence (B, S), 0 where it is not real.
+        ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; the index of each token's sentence (B,
+        S), 0 for tokens that are not real.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence

@@ -47,7 +47,7 @@ def model_class(cfg: Any) -> Optional[type]:
 def check_evaluated(cfg: Any) -> None:
     """Raise ValueError if an option that fairseq evaluates as Python is more than numbers, lists, tuples, + and *.
 
-    A checkpoint brings the options of its model, and loading one must run no code of it.
+    A checkpoint contains the options of its model, and loading it must not run its code.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
@@ -124,7 +124,7 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
 
     Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
     need. Their products then assume that each document has as many rows as --beam said at that time. With another
-    number of rows, the products are wrong or fail.
+    number of rows, these products are wrong or fail.
 
     Args:
         args: fairseq's options of generation.

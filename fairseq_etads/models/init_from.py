@@ -67,7 +67,7 @@ def load_initial_weights(
         path: path of a checkpoint of fairseq-train.
         task: the task, which has the dictionaries.
         option: the option that named ``path``.
-        whole: whether all weights of the model must be there, and no others.
+        whole: whether the checkpoint must have exactly the weights of the model.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -53,7 +53,7 @@ class WordEncoder(FairseqEncoder):
         cfg: the model's options.
         dictionary: the dictionary of known words.
         embed_tokens: the vectors of the known words.
-        factors: table of vectors of each source factor, by name; the factors are read in alphabetical order.
+        factors: tables of the source factors' vectors, by name; the factors are read in alphabetical order.
 
     Attributes:
         extractor: the model of sentence probabilities, with ``--sentence-attention extractor``; else None.
@@ -101,7 +101,7 @@ class RecurrentEncoder(WordEncoder):
         cfg: the model's options.
         dictionary: the dictionary of known words.
         embed_tokens: the vectors of the known words.
-        factors: table of vectors of each source factor, by name; the factors are read in alphabetical order.
+        factors: tables of the source factors' vectors, by name; the factors are read in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
 

@@ -49,8 +49,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
 
     Attributes:
-        factors: table of vectors of each source factor, by name.
-        factor_maps: linear map to the width of the words' vectors, by name, for factors with another width.
+        factors: tables of the source factors' vectors, by name. factor_maps: linear maps to the width of the words'
+            vectors, by name, for factors with another width.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
@@ -123,9 +123,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             factors: ids of the factors' values (B, S, F), int64, one column per factor.
             return_all_hiddens, token_embeddings: the arguments of fairseq's encoder.
 
-        The decoder attends to "encoder_out": the states aggregated, then gated, if the options say so. An aggregated
-        state describes many words at once, so the pointer reads the last layer's own states, "last_states". They are
-        gated in the same way, so that the gate applies to the whole decoder.
+        The decoder attends to "encoder_out": the states after aggregation and gate, if the options request these. An
+        aggregated state describes many words at once, so the pointer reads the unaggregated states of the last layer,
+        "last_states". They are gated in the same way, so that the gate applies to the whole decoder.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:

@@ -161,7 +161,7 @@ def _progress(path: str) -> Tuple[int, bool]:
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
     """Raise DamagedCheckpointError with the damage, and with another checkpoint from the same folder to use.
 
-    This is the one with the most updates that can resume training or, failing that, make summaries.
+    It suggests the one with the most updates that can resume training or, if there is none, that can summarise.
     """
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []

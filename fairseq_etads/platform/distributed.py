@@ -1,7 +1,7 @@
 """Several processes: additions to fairseq's training, validation and generation, mainly for CPUs.
 
 fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
-``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
+``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` passes device numbers to
 torch, which refuses them. With ``--cpu`` on a machine that has GPUs, it starts a worker for each of them, and for
 ``--bf16`` it looks for a TPU. :func:`install` corrects this. fairseq-train, fairseq-validate and fairseq-generate
 import the plugin (``--user-dir``) while they read their options, before they set up processes. fairseq-hydra-train
@@ -125,7 +125,7 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_sharded(cfg: Any) -> None:
-    """Refuse sharded parameters with several batches in an update, of which a worker's last may be empty.
+    """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
 
     fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
     :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
@@ -189,8 +189,8 @@ def _free_port() -> int:
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers of this machine and wait for them.
 
-    Their number is --distributed-num-procs if it is more than 1 (several machines), else --distributed-world-size. The
-    first has the rank --distributed-rank.
+    Their number is --distributed-num-procs if this is above 1 (several machines); otherwise it is
+    --distributed-world-size. The first worker has the rank --distributed-rank.
 
     Raises:
         ValueError: there would be more workers than --distributed-world-size.
@@ -293,9 +293,9 @@ class _Timer(StopwatchMeter):
 def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the ``main`` of fairseq-generate so that each of several processes summarises every n-th batch.
 
-    The number of processes and the number of this one come from --num-shards and --shard-id, else from
-    --distributed-world-size and --distributed-rank, which fairseq reads, else from torchrun. With --results-path each
-    process has a folder there, such as "2-of-4".
+    The number of processes and the number of this one come from --num-shards and --shard-id; otherwise from
+    --distributed-world-size and --distributed-rank, which fairseq reads; otherwise from torchrun. With --results-path
+    each process has a folder there, such as "2-of-4".
     """
 
     @functools.wraps(main)

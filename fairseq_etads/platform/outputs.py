@@ -146,7 +146,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         _held.discard(str(path))
         guard.release()
         for empty in made:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # the folder is not empty
                 empty.rmdir()
 
 

@@ -25,7 +25,7 @@ def names_of(option: str) -> List[str]:
 
 
 def system_of(what: str) -> Optional[str]:
-    """Folder of the system that an option or a module needs; None if it needs none."""
+    """Return the folder of the system that an option or a module needs; None if it needs none."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 

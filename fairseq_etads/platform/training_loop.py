@@ -27,8 +27,8 @@ class _Interrupted(BaseException):
 class Interruption:
     """Ends a training by SIGINT or SIGTERM after the update in progress, so that it can be saved first.
 
-    A second signal ends it immediately. Only a training in one process is saved: otherwise each process would have to
-    learn of the signal in the same update.
+    A second signal ends it immediately. A training is saved only if it runs in one process: otherwise all processes
+        would have to notice the signal in the same update.
     """
 
     def __init__(self) -> None:

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
-from .extensions import Extensions, best_extensions, recombined
-from .hypotheses import ActiveHypotheses, Finished, Results, take_beams
+from .hypotheses import ActiveHypotheses, Extensions, Finished, Results, best_extensions, recombined, take_beams
 from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
@@ -37,7 +36,7 @@ class SearchRequest:
     Attributes:
         settings: the settings, resolved for these models (:meth:`SearchSettings.resolved`).
         special: ids of the special tokens.
-        strategy: fairseq's search object, which selects extensions; it is left as it is.
+        strategy: fairseq's search object, which selects extensions; it is not changed.
         models: the ensemble, in evaluation mode.
         terms: terms that change the scores of words, in order; their models are in evaluation mode.
         dictionary: the target dictionary.
@@ -340,7 +339,7 @@ class BeamSearch:
         return best_extensions(lprobs, before, k, stepwise)
 
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
-        """Put the extensions that end (B, beam) among the finished hypotheses.
+        """Add the extensions that end (B, beam) to the finished hypotheses.
 
         A document is ``stuck`` (B,) if it has no continuation. If it also has no finished hypothesis, it gets one of
         score -inf, so that every document has an answer.

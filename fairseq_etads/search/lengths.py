@@ -48,9 +48,9 @@ def are_percentiles(value: Any) -> bool:
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
     """Choose the shortest and the longest summary of a search from the percentiles of the training summaries.
 
-    Beam search ends long summaries too early: with the median as their minimum, they become as long as the training's.
-    The length of short summaries depends on their content; for them the bounds only exclude the shortest tenth and the
-    longest hundredth.
+    Beam search ends long summaries too early: with the median as their minimum, they become as long as the training
+    summaries. The length of short summaries depends on their content; for them the bounds only exclude the shortest
+    tenth and the longest hundredth.
 
     Args:
         longest: maximum number of tokens that the model can write.

@@ -1,4 +1,4 @@
-"""The rules of a step of the search, which forbid words or dictate one, as the options say.
+"""The rules of a search step, which forbid words or dictate one, according to the options.
 
 A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
 because fairseq's results depend on it.
@@ -254,7 +254,7 @@ class NGramBlocker:
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # these summaries can only end
+        exempt = step.longest.le(step.number)  # these summaries must end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)

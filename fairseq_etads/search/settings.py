@@ -54,8 +54,8 @@ class SearchSettings:
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
         allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
-        replace_unk: put the source word with the most attention in the place of an unknown word, and say in "alignment"
-            which word of the source that is for each token.
+        replace_unk: replace an unknown word by the most attended word of the source, and return in "alignment" the
+            position of that word for each token.
         copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
             or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
         scoring: the settings that determine the score of a hypothesis.

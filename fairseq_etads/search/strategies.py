@@ -1,7 +1,8 @@
 """fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to the search.
 
 They keep a state, fail on unsuitable numbers, and expect ids of the dictionary, while the search works with extended
-ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, made by :func:`for_one_search`.
+ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore every search has its own copy, made by
+:func:`for_one_search`.
 """
 
 import copy
@@ -51,7 +52,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 class SamplingWithGreedy(fairseq_search.Search):
     """Samples all hypotheses of a document word by word, except one, which is greedy. Both kinds share the decoder's
     calls. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log P: it is the first of the document's
-    results, and can be recognised wherever the search has put it.
+    results, and can be recognised at any position.
     """
 
     def step(

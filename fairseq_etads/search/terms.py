@@ -82,7 +82,7 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term runs.
 
-        They are in evaluation mode during a search, which respects their numbers of positions.
+        They are in evaluation mode during a search, and their numbers of positions limit its summaries.
         """
         return ()
 

@@ -159,7 +159,7 @@ class Explanation:
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Sum over the summary's tokens of (1 - p_gen) a_j: the amount copied from each place (S,)."""
+        """Sum over the summary's tokens of (1 - p_gen) a_j: the amount copied from each token of the document (S,)."""
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -226,7 +226,7 @@ class Explanation:
         return page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
-        """Representation in a notebook: the page in a frame."""
+        """Represent the explanation in a notebook: the page in a frame."""
         return frame(self.to_dict())
 
 

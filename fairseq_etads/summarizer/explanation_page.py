@@ -53,7 +53,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """Put the page into a frame for a notebook: their styles and scripts do not affect each other."""
+    """Put the page into a frame for a notebook, so that their styles and scripts do not affect each other."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -79,7 +79,7 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON for <script>: in ASCII, and without characters with which HTML would end the element."""
+    """Format JSON for <script>: in ASCII, and without characters that would end the element in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -176,7 +176,8 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
     count, total = len(picked["sentences"]), picked["total"]
     yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
     yield f'<p class="note">An extractor gave each of the {_plural(total, "sentence")} of the document a probability, '
-    yield f"and selected the {count:,} likeliest that fit the model's length. It read these; the others are grey.</p>"
+    yield f"and selected the {count:,} most probable that fit the model's length. It read these; the others are "
+    "grey.</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
     yield '<th scope="col">sentence</th></tr></thead><tbody>'
     for sentence in picked["sentences"]:

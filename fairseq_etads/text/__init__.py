@@ -1,1 +1,1 @@
-"""Text: reading files, cutting lines into sentences and words, and joining words into text again."""
+"""Text: read files, split lines into sentences and words, and join words into text."""

@@ -1,8 +1,8 @@
-"""Find the characters of a text that each token comes from, although tokenising has changed both.
+"""Find the characters of a text from which each token comes, although tokenising has changed the text.
 
 Cleaning and tokenising lower-case the text, compose accents, drop invisible characters, rewrite quotes and dashes, and
-insert spaces. So text and tokens are both *folded* to a form that none of this changes, and then compared from left to
-right.
+insert spaces. Text and tokens are therefore both *folded* to a form that none of this changes, and then compared from
+left to right.
 """
 
 import unicodedata

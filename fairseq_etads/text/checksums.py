@@ -1,7 +1,7 @@
 """SHA256SUMS: checksums of a folder's files at their creation, in the format of ``sha256sum -c``.
 
-Commands that make files write the list. Commands that read them compare, so that damage is noticed. Without a list, as
-with data made by fairseq-preprocess, nothing is compared. SHA-256 takes about 0.7 s per GiB.
+Commands that make files write the list. Commands that read files verify them, so that damage is noticed. Without a
+list, as for data made by fairseq-preprocess, nothing is verified. SHA-256 takes about 0.7 s per GiB.
 """
 
 import contextlib
@@ -112,9 +112,7 @@ class Checksums:
         self._watched.update({path: _stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
-        """Raise InputError if a watched file has changed. A deleted file does not matter to a process that has it
-        open.
-        """
+        """Raise InputError if a watched file has changed. Deleting a file does not affect processes that use it."""
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _stamp(path) != stamp:

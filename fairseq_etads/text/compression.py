@@ -110,7 +110,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """Decompress about MOST_AT_ONCE bytes at most; for gzip, which expands at most 1,032 times, one block."""
+        """Decompress at most about MOST_AT_ONCE bytes; for gzip, which expands at most 1,032 times, one block."""
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)

@@ -1,4 +1,4 @@
-"""Turn a document and its summaries, as a reader found them, into clean lines; the same for every corpus."""
+"""Turn a document and its summaries from a reader into clean lines, in the same way for every corpus."""
 
 import html
 import html.entities
@@ -56,9 +56,9 @@ class Unfit(BadDocument):
 class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
-    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original``, if requested,
-    is the source before the reader lower-cased it and masked its digits, with the same words between white space.
-    ``origin``, if requested, is a word that says where the document comes from.
+    ``source_in_sentences`` and ``targets_in_sentences`` tell whether the pieces are sentences. ``original``, if
+    requested, is the source before the reader lower-cased it and masked its digits, with the same words between white
+    space. ``origin``, if requested, is a word for the origin of the document.
     """
 
     source: Sequence[str]

@@ -88,13 +88,13 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
     """Select sentences up to a budget, the most probable first; sentences that do not fit are skipped.
 
-    A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
-    fragments, are selected only if there are no others. If no sentence fits, the most probable is selected. Of equally
-    probable sentences, the earlier is preferred.
+    A document that fits is selected as a whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as
+    stray fragments, are selected only if there are no others. If no sentence fits, the most probable one is selected.
+    Of equally probable sentences, the earlier one is preferred.
 
     Args:
         lengths: number of words of each sentence.
-        probabilities: probability of each sentence; None if the extractor did not read it, which ranks it last.
+        probabilities: probability of each sentence; None if the extractor did not read it; it then comes last.
         budget: maximum number of words.
 
     Returns:

@@ -61,7 +61,7 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
 
 
 def add_input_format(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what a document is: --input-format and --lines."""
+    """Add the options that define a document: --input-format and --lines."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--input-format",
@@ -80,7 +80,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Say, for a message, what counts as a document, and how to choose otherwise.
+    """Describe, for a message, what counts as a document and how to change it.
 
     Args:
         given: the format that the user gave, if any.
@@ -334,7 +334,7 @@ def _one_line(text: str, kind: str) -> str:
 
 
 def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """Say what the inputs were taken for, and how to choose otherwise."""
+    """Describe the detected format of the inputs and how to change it."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"

@@ -56,7 +56,7 @@ class ResumableLines:
     """Writes OUT.partial, and OUT itself when all is done; OUT.resume records the progress.
 
     A line of OUT.resume is written after the lines that it counts. The next run cuts off any later lines of OUT.partial
-    and computes them again. So no document is missing, and none is there twice.
+    and computes them again. Therefore no document is missing or repeated.
 
     Args:
         path: path of OUT.

@@ -51,9 +51,9 @@ class TextTokenizer:
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without marks are cut into sentences first, by the same rules as training text in etads-corpus.
-        # The cuts change the words: Treebank rules split off a full stop only at the end of a sentence, and Moses's
-        # rules only before a capital letter.
+        # English lines without marks are first split into sentences, by the same rules as training text in
+        # etads-corpus. The cuts change the words: Treebank rules split off a full stop only at the end of a sentence,
+        # and Moses's rules only before a capital letter.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )

@@ -1,4 +1,4 @@
-"""Cut text into sentences, sentences into words or characters, and join words into text again; without fairseq.
+"""Split text into sentences, and sentences into words or characters, and join words into text; without fairseq.
 
 The classes below take one sentence at a time, without sentence marks;
 :class:`fairseq_etads.text.tokenizer.TextTokenizer` cuts lines at the marks and puts them back.
@@ -73,7 +73,7 @@ def split_sentences(text: str) -> List[str]:
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:
-    """Split by Punkt, block by block: nltk stops a call after 5 seconds, too few for a very long line."""
+    """Split by Punkt, block by block: nltk stops a call after 5 seconds, which is too short for a very long line."""
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
@@ -93,8 +93,8 @@ def _punkt_sentences(text: str) -> Iterator[str]:
 def neutralise_specials(text: str) -> str:
     """Replace ``<s>`` by ``< s >``, and likewise ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
 
-    So text cannot contain the special symbols of fairseq or forge a sentence mark. Upper case (``<S>``) is treated
-    alike, because text may be lower-cased later.
+    Then text cannot contain the special symbols of fairseq or imitate a sentence mark. Upper case (``<S>``) is treated
+    in the same way, because text may be lower-cased later.
     """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
@@ -199,7 +199,7 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
-        """The tokens of a chunk, joined by spaces; ``first`` and ``last`` tell its place in the sentence."""
+        """The tokens of a chunk, joined by spaces; it begins the sentence if ``first``, and ends it if ``last``."""
         simple = self._simple.fullmatch(chunk)
         if simple and not self._contracted.search(simple.group(2)):  # this shortcut gives nltk's result
             opening, word, clitic, closing, end = simple.groups()

@@ -3,7 +3,7 @@
 In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless fairseq's Adam, Adadelta and
 Adagrad process the whole table: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
 ``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient other than 0. The moments of other
-rows stay unchanged until their words occur again, and so does weight decay.
+rows stay unchanged until their words occur again, and weight decay waits, too.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Find the rows of a table with a gradient other than 0. Returns their indices and gradients.
 
-    Rows that were looked up with a gradient of 0 do not count: with several processes they are not known.
+    Rows that were looked up but have a gradient of 0 do not count, because they are not known with several processes.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -96,9 +96,9 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 class LazyRows(FairseqOptimizer):
     """A mixin that makes fairseq's optimisers lazy, inherited before one of them.
 
-    With several processes gradients are dense, because fairseq sums dense ones over them. The same rows are updated,
-    but no time is saved. In half precision, where torch cannot add sparse gradients on every device, the optimiser acts
-    like the plain one.
+    With several processes gradients are dense, because fairseq sums dense gradients over the processes. The same rows
+    are updated, but no time is saved. In half precision, where torch cannot add sparse gradients on every device, the
+    optimiser acts like the plain one.
     """
 
     def __init__(self, cfg: Any, params: Any):

@@ -128,8 +128,8 @@ class LossChecks:
     """Runs :func:`check_finite` on the losses of each update, without making a GPU wait.
 
     On a CPU a loss is checked immediately. On a GPU a training step would have to wait for it between the forward and
-    the backward pass. So there a loss that would be refused becomes NaN, and so does the gradient. fairseq waits for
-    the gradient anyway, and takes no update with such a gradient; then the message follows.
+    the backward pass. On a GPU, a loss that would be refused therefore becomes NaN, and so does the gradient. fairseq
+    waits for the gradient anyway and skips the update; then the error is raised.
     """
 
     def __init__(self) -> None:

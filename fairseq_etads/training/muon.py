@@ -7,9 +7,9 @@ gradient G, momentum M and U S V^T, the singular value decomposition of G + mu M
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
 U V^T is approximated by five steps of Newton and Schulz. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
-Scalable for LLM Training", section 2.2) gives steps the usual size of Adam's, so that both can share a learning rate lr
-and a weight decay lambda. Word vectors, output layers, biases and everything else except the matrices of linear layers
-use Adam.
+Scalable for LLM Training", section 2.2) gives steps the usual size of Adam's steps, so that both can share a learning
+rate lr and a weight decay lambda. Word vectors, output layers, biases and everything else except the matrices of linear
+layers use Adam.
 
 torch has Muon since 2.9, only for matrices and one by one. Here matrices of the same shape are one batched product.
 """

@@ -3,7 +3,7 @@
 The first is for labels of words or sentences, the second for sentences in the order of a summary.
 
 A criterion of models that select words or sentences has ``trains_selectors = True``. It has ``reads_labels = True`` if
-it learns the labels of etads-labels, and False if it does not, whatever the model's labels are.
+it learns the labels of etads-labels, and False if it does not, for any kind of labels of the model.
 """
 
 import math
@@ -29,7 +29,7 @@ class SelectionNLLConfig(FairseqDataclass):
 
 @register_criterion("selection_nll", dataclass=SelectionNLLConfig)
 class SelectionNLL(FairseqCriterion):
-    """Negative log-likelihood of labels: for words their mean, for sentences the mean over each document's.
+    """Negative log-likelihood of labels: the mean over words, or the mean over each document's sentences.
 
     It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
     threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
@@ -106,9 +106,9 @@ class ExtractorNLLConfig(FairseqDataclass):
 
 @register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
 class ExtractorNLL(FairseqCriterion):
-    """Negative log-likelihood of the sentences that match the summary's, one after another: the mean over all of them.
+    """Mean negative log-likelihood of the sentences that match the summary's sentences, in order.
 
-    It does not model an end, and a sentence that was selected may become likely again. It logs the loss in bits, and
+    It does not model the end, and a selected sentence may become probable again. It logs the loss in bits, and
     "accuracy", the share of the steps at which the right sentence is the most probable one.
     """
 

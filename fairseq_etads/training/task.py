@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 class SummarizationTask(FairseqTask):
     """fairseq task for summarising documents.
 
-    Its state in a checkpoint contains the truncation lengths and the dictionaries' fingerprints. So generation
-    truncates documents as training did, and refuses another dictionary.
+    Its state in a checkpoint contains the truncation lengths and the dictionaries' fingerprints. Generation therefore
+    truncates documents as in training, and refuses another dictionary.
 
     Attributes:
         factors: the source factors of the data, and the ones that the models read.

@@ -70,8 +70,8 @@ class Candidates:
     def columns(self, ids: Tensor) -> Tensor:
         """Turn extended ids (N, …) into columns; slot k (id V + k) has column C + k.
 
-        N is a multiple of B, and rows of one text follow each other. A word that is not a candidate, or not on its
-        text's list, gets the column of the unknown word.
+        N is a multiple of B, and rows of one text are adjacent. A word that is not a candidate, or not on its text's
+        list, gets the column of the unknown word.
         """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
         listed = self.words[place] == ids
@@ -90,7 +90,7 @@ class Candidates:
         """Set logits (N, T, C) to minus infinity for words that are not on a text's own list; in place without
         gradient.
 
-        N is a multiple of B, and rows of one text follow each other.
+        N is a multiple of B, and rows of one text are adjacent.
         """
         if self.allowed is None:
             return logits

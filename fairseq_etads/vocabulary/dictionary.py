@@ -84,7 +84,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries as a separate dictionary for models, so that its ``len()`` is and stays V."""
+    """Copy the first V entries as a separate dictionary for models; its ``len()`` is always V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -125,8 +125,8 @@ def _first_bad_line(file: str) -> int:
 class SummarizationDictionary(Dictionary):
     """A fairseq dictionary that remembers V when it is loaded and has a copy tail that can grow.
 
-    With ``grows`` set, a new word gets the next free id instead of the unknown word's. The model never looks past V, so
-    the new word can be copied like any other of the tail. Several threads may add words.
+    With ``grows`` set, a new word gets the next free id instead of the unknown word's. The model never uses ids from V
+    on, so the new word can be copied like any other word of the tail. Several threads may add words.
     """
 
     known_words: int

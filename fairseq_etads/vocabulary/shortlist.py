@@ -3,7 +3,7 @@
 As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), these are
 
 - the special symbols and the words that are most frequent in summaries,
-- the document's own words, as far as the model knows them,
+- the document's own words that the model knows,
 - for each word of the document, the words that are most frequent in summaries of documents with this word.
 
 The first and the last are in a table that ``etads-shortlist`` makes; ``data/shortlist_file.py`` reads and writes it.

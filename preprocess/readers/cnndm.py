@@ -31,7 +31,7 @@ class CnnDailyMail(Reader):
 A story is the text, a paragraph a line, then "@highlight" before each sentence of the summary. Its file is named after
 the SHA-1 of its URL, and the lists of URLs (all_train.txt, all_val.txt, all_test.txt) say which split it is in.
 
-The anonymised variant has @entity0, @entity1, ... for names and, behind the text, lines "@entity0:Name"."""
+The anonymised variant has @entity0, @entity1, ... for names and, after the text, lines "@entity0:Name"."""
     defaults: ClassVar = {"full_stops": True}
 
     def __init__(self, args: argparse.Namespace):

@@ -145,7 +145,7 @@ def further_references(folders: List[Path]) -> List[Path]:
 
 
 def _normalised(line: str) -> str:
-    """Lower-case a line, replace each digit by #, and spell the unknown word in one way."""
+    """Lower-case a line, replace each digit by #, and normalise the spelling of the unknown word."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 

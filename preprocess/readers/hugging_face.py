@@ -1,6 +1,4 @@
-"""Read Hugging Face data sets on this machine: folders of ``save_to_disk``, and names in the local cache. No
-download.
-"""
+"""Read Hugging Face data sets on this machine, from folders of ``save_to_disk`` or the local cache, without network."""
 
 import argparse
 import contextlib
@@ -122,7 +120,7 @@ piece is split by --split."""
                     yield key, number, row
         except (OSError, ValueError) as error:  # these include pyarrow's errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"{self.files[key]}: damaged behind record {number} ({reason})") from None
+            raise InputError(f"{self.files[key]}: damaged after record {number} ({reason})") from None
 
 
 def _load(data: str, config: Optional[str]) -> Any:

@@ -1,7 +1,7 @@
 """Read SQuAD (Rajpurkar et al. 2016, 2018): a sentence of an encyclopedia -> the answers to questions in it.
 
-For a tagger of salient words, not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words`` labels the
-words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
+The data is for a tagger of salient words, not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words``
+labels the words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
 """
 
 import argparse

@@ -55,7 +55,7 @@ checkpoint: {{save_dir: {first}, no_epoch_checkpoints: true}}
 
 
 def test_stages_go_on_as_if_unbroken_and_coverage_begins_its_optimiser_anew(corpus, tmp_path):
-    """Adagrad's sums continue in the next stage, but start at 0.1 again with coverage (See et al. 2017)."""
+    """Adagrad's sums continue in the next stage, but start from 0.1 again with coverage (See et al. 2017)."""
 
     def train(name, arch, updates, *options):
         sizes = {**SIZES, "readout_dim": 12}

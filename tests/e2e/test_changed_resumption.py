@@ -48,7 +48,7 @@ def resumed(begun, save):
 
 @pytest.mark.parametrize("option", ["--save-dir", "--restore-file", "--finetune-from-model"])
 def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, begun, permuted, tmp_path):
-    """Such a dictionary used to be accepted, and after the next checkpoint the right data were refused."""
+    """Such a dictionary used to be accepted; after the next checkpoint, the right data were refused."""
     save = resumed(begun, tmp_path / "save") if option == "--save-dir" else tmp_path / "new"
     options = [] if option == "--save-dir" else [option, str(begun / "checkpoint_last.pt")]
     before = (save / "checkpoint_last.pt").read_bytes() if save.exists() else b""

@@ -1,4 +1,4 @@
-"""Copying words that were never seen, by the real commands: the answer is always such a word."""
+"""Copying unseen words, by the real commands: the answer is always such a word."""
 
 import math
 import random

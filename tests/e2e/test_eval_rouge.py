@@ -41,7 +41,7 @@ def generated(data, checkpoint, subset, *options):
 
 
 def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tmp_path):
-    """With dropout, and validations in the middle of epochs, every parameter is the same as without."""
+    """With dropout and validations in the middle of epochs, all parameters are the same as without ROUGE."""
     data = corpus / "bin"
     common = ["--dropout", "0.1", "--max-update", "240", "--save-interval-updates", "60", "--validate-interval", "99"]
     train(data, tmp_path / "without", *common)

@@ -45,7 +45,7 @@ def saved(folder):
 
 
 def check_same(found, expected, folder):
-    """Two checkpoints have the same parameters, up to the order of additions, and different ones from the start."""
+    """Check that two checkpoints have the same parameters, up to the order of additions, and not the initial ones."""
     (steps, model), (expected_steps, expected_model) = saved(folder / found), saved(folder / expected)
     assert steps == expected_steps > 0
     for name, values in expected_model.items():
@@ -56,7 +56,7 @@ def check_same(found, expected, folder):
 @pytest.mark.parametrize("options", [POINTER, RECURRENT], ids=["pointer", "recurrent"])
 @pytest.mark.parametrize("freq", [1, 2])
 def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options, backend, parts, tmp_path):
-    """Of two folders of data; an odd number of batches leaves the second worker without one at the end of an epoch.
+    """Two folders of data: an odd number of batches leaves the second worker without one at the end of an epoch.
 
     With two batches in an update the empty one may follow another, which fairseq did not count either.
     """

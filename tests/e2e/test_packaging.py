@@ -72,7 +72,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
 
 
 def test_a_wheel_is_all_that_a_user_needs(wheel, tmp_path):
-    """The tests run the sources; here everything is read from an unpacked wheel: pages, samples, the bundled model."""
+    """Other tests run the sources; this one reads pages, samples and the bundled model from an unpacked wheel."""
     zipfile.ZipFile(wheel[1]).extractall(tmp_path / "installed")
     (entry_points,) = tmp_path.glob("installed/*.dist-info/entry_points.txt")
     commands = re.findall(r"^[\w-]+ = ([\w.]+):(\w+)$", entry_points.read_text(), re.MULTILINE)

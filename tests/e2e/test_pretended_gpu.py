@@ -68,7 +68,7 @@ def parameters(save):
 
 
 def check_training(log, save, name):
-    """There was one worker, the loss fell, and all values of the dtype were used; they are saved in float32."""
+    """One worker trains, the loss falls, and parameters have the dtype but are saved in float32."""
     assert "training on 1 devices" in log, "there was a worker for each GPU"
     first, last = valid_losses(log)
     assert last < 0.9 * first
@@ -128,7 +128,7 @@ def test_a_training_continues_on_another_device(name, without_gpu, machine, corp
 
 
 def test_a_tpu_that_was_asked_for_is_not_forgotten(machine, corpus, tmp_path):
-    """Without torch_xla there is none; silently training on another device would be worse."""
+    """Without torch_xla there is no TPU; silently training on another device would be worse."""
     log = train(corpus / "bin", tmp_path / "run", "--bf16", "--tpu", *HALF, check=False)
     assert "xla" in log and not (tmp_path / "run" / "checkpoint_last.pt").exists()
 

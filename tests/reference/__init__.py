@@ -53,13 +53,13 @@ class Equation(NamedTuple):
     """A row of the table."""
 
     number: str
-    """Its number in the paper, or the section or page that defines it."""
+    """Number in the paper, or the section or page that defines the equation."""
     oracle: str
-    """A function of this package, or the dotted name of a peer; empty where the test itself computes the result."""
+    """Function of this package, or the dotted name of a peer; empty if the test itself computes the result."""
     function: str
-    """The function or class that computes it, below ``fairseq_etads`` or with another package's name."""
+    """Function or class that computes the equation, below ``fairseq_etads`` or with another package's name."""
     test: str
-    """The test that compares them, below ``tests/unit``."""
+    """Test that compares them, below ``tests/unit``."""
 
 
 EQUATIONS: Dict[str, List[Equation]] = {
@@ -91,7 +91,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "5, 6",
             "focal_network",
-            "layers.focal_network.FocalNetwork",
+            "layers.encoder_attention.FocalNetwork",
             "attention/test_attention.py::test_focal_network_is_equations_5_and_6",
         ),
         Equation(
@@ -118,7 +118,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/etads.md, other forms of 5 and 6",
             "relative_focal_network",
-            "layers.focal_network.FocalNetwork",
+            "layers.encoder_attention.FocalNetwork",
             "attention/test_attention_options.py::test_relative_centers_and_initial_scopes_are_those_of_the_oracle",
         ),
         Equation(

@@ -18,7 +18,8 @@ def outcome(run: Run, same: bool, words: Tuple[str, ...]) -> str:
 
     Args:
         same: whether its result equals the undisturbed run's.
-        words: a refusal must contain one of these, such as the name of the damaged file. Empty: any words will do.
+        words: a refusal must contain one of these, such as the name of the damaged file. Empty: any message is
+            accepted.
     """
     if run.status is None:
         return HUNG

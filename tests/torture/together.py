@@ -63,7 +63,7 @@ def _files_of(result: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def other_options(torture: Any) -> Iterator[Callable[[Path], None]]:
-    """A command is run on its own output with other options: it is refused, or makes what these make."""
+    """A command is run on its own output with other options: it is refused, or makes the result of these options."""
     for stage in torture.chosen():
         if stage.name in OTHER_OPTIONS:
             yield _other_options_trial(torture, stage)
@@ -86,7 +86,7 @@ def _other_options_trial(torture: Any, stage: Any) -> Callable[[Path], None]:
 
 
 def over_inputs(torture: Any) -> Iterator[Callable[[Path], None]]:
-    """An output is an input: it is refused, and the input stays as it was."""
+    """An output that is also an input is refused, and the input does not change."""
     if not torture.options.commands:
         for command in OVER_INPUTS:
             yield _over_inputs_trial(torture, command)

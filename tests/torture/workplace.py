@@ -79,7 +79,7 @@ class Workplace:
         Args:
             kill_after: seconds after which SIGKILL is sent to the command and all its processes.
             disturb_after: seconds after which ``disturbance`` is called, if the command still runs.
-            file_size: bytes that no file can grow beyond, as on a full disk.
+            file_size: maximum number of bytes of a file, as on a full disk.
         """
         started = time.monotonic()
         process = subprocess.Popen(

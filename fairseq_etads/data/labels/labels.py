@@ -1,7 +1,7 @@
 """Make labels for content selection from a document and its reference summary. Pure functions over lists of words.
 
-Sentences are numbered from 0. Among equally good sentences the earliest is taken. Empty sentences of a document
-(between adjacent marks) keep their numbers and are never chosen.
+Sentences are numbered from 0. Of equally good sentences, the first one is taken. Empty sentences of a document (between
+adjacent marks) keep their numbers and are never chosen.
 """
 
 import math
@@ -23,9 +23,9 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 def copy_labels(document: Words, summary: Words) -> List[int]:
     """Label each word of a document that its summary copies: 1 or 0 (Gehrmann et al. 2018, section 3).
 
-    The document is read from left to right. At each place the longest run of words that also occurs in the summary is
-    taken, and labelled 1 at its first occurrence. The authors' program searches the summary as a string, so it finds
-    "he" inside "the", and it never selects a document's last word. Here whole words are compared.
+    The document is read from left to right. At each position, the longest run of words that also occurs in the summary
+    is labelled 1 at its first occurrence. The authors' program searches the summary as a string, so it finds "he"
+    inside "the", and it never selects a document's last word. Here whole words are compared.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -91,10 +91,10 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select the set of sentences that together are most similar to the summary, in the order of the document.
 
-    Sentences are added one by one, each time the one with which the sum of the F1 of words and the F1 of bigrams is the
-    largest, until none raises it (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each different
-    word or bigram of the summary counts once, and the length of what is extracted is the number of different words of
-    its sentences, added up. If no sentence has a word of the summary, it is the first sentence.
+    Each step adds the sentence that raises the sum of the F1 of words and the F1 of bigrams most, until none raises it
+    (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each distinct word or bigram of the summary
+    counts once, and the length of the extract is the sum of its sentences' numbers of distinct words. If no sentence
+    has a word of the summary, the first sentence is selected.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}

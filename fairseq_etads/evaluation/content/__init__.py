@@ -1,1 +1,1 @@
-"""The words and bigrams that a summary is likely to have, and the choice of sentences by the ROUGE expected of them."""
+"""Predict the words and bigrams of a summary, and choose sentences by their expected ROUGE."""

@@ -1,4 +1,4 @@
-"""Choose the sentences of a summary by the ROUGE that a content model expects of them."""
+"""Choose the sentences of a summary by their expected ROUGE under a content model."""
 
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -6,13 +6,13 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 from .features import MOST_COUNTED, Item, grams
 
 BIGRAM_WEIGHT = 2.0
-"""Weight of the expected ROUGE-2 next to ROUGE-1."""
-LONGEST = 1.2
+"""Weight of the expected ROUGE-2 relative to ROUGE-1."""
+LONGEST = 1.15
 """Largest number of words of a summary, in proportion to the mean of training."""
 FEWEST_WORDS = 3
 """Sentences of fewer words are not chosen."""
 SAME = 0.6
-"""Two sentences with this proportion of common words, of the words of the shorter one, are not chosen together."""
+"""Two sentences that share this proportion of the shorter one's words are not chosen together."""
 WIDTH = 10
 """Number of sets of sentences kept in the search."""
 
@@ -84,6 +84,6 @@ def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_wo
 
 
 def _alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
-    """Whether two sentences are the same or have too many words in common."""
+    """Tell whether two sentences are the same or have too many words in common."""
     common = len(words[one] & words[other])
     return one == other or common > SAME * min(len(words[one]), len(words[other]))

@@ -17,13 +17,13 @@ Sentences = Sequence[Sequence[str]]
 MOST_COUNTED = {1: 4, 2: 1}
 """Number of words of a gram -> the largest count of an item."""
 PRIOR_WEIGHT = 10.0
-"""Number of documents that the mean of all items weighs in an item's prior."""
+"""Weight of the mean over all items in an item's prior, as a number of documents."""
 WIDTHS = {1: 21, 2: 26}
 """Number of words of a gram -> number of features."""
 
 
 def grams(words: Sequence[str], order: int) -> Iterator[Gram]:
-    """Grams of ``order`` words, in order of their places."""
+    """List the grams of ``order`` words in a text, in order."""
     return zip(*(words[start:] for start in range(order)))
 
 
@@ -38,10 +38,10 @@ def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
 
 
 class Priors:
-    """Proportions of training documents with an item whose summaries have it, too.
+    """Proportion of the training documents with an item that also have it in their summaries.
 
     Attributes:
-        counts: item -> number of documents that have it, and of their summaries that have it.
+        counts: item -> number of documents that have it, and number of these that have it in the summary.
         base: (order, count) -> the proportion over all items.
     """
 
@@ -73,7 +73,8 @@ class Priors:
         """Logit of an item's prior, and the logarithm of its number of documents plus one.
 
         Args:
-            without: 1 or 0 for a training document whose summary has the item or not; it is left out. -1: none is.
+            without: 1 or 0 for a training document with a summary that has the item or not; this pair is left out. -1:
+                none is.
         """
         documents, summaries = self.counts.get(item, (0, 0))
         if without >= 0 and documents:
@@ -114,7 +115,7 @@ def tables(
     Args:
         probabilities: probability of each sentence from an extractor.
         summary: reference, for labels.
-        held_out: leave the pair out of the priors, which were learned from it among others.
+        held_out: leave this training pair out of the priors.
     """
     places = {order: _places(document, order) for order in MOST_COUNTED}
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))

@@ -1,4 +1,4 @@
-"""The content model: the probability that a summary has a word or bigram of its document. Without torch."""
+"""The content model of the probability that a summary has a word or bigram of its document. Without torch."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
@@ -42,7 +42,7 @@ class ContentModel(NamedTuple):
     """The content model.
 
     Attributes:
-        priors: what training pairs say about each item.
+        priors: proportions of each item in the training pairs.
         networks: number of words of a gram -> its network.
         length: mean number of words of a training summary.
     """
@@ -52,7 +52,7 @@ class ContentModel(NamedTuple):
     length: float
 
     def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
-        """Probability of each item of a document that its summary has it.
+        """Predict for each item of a document the probability that its summary has it.
 
         Args:
             document: stems of each sentence.
@@ -96,7 +96,7 @@ class ContentModel(NamedTuple):
                 return cls._of({name: stored[name] for name in stored.files})
         except FileNotFoundError:
             raise InputError(f"there is no {path}; {advice}") from None
-        except Exception as error:  # zipfile, zlib and numpy each have their own
+        except Exception as error:  # zipfile, zlib and numpy raise different exceptions
             raise InputError(f"{path} is damaged ({type(error).__name__}: {error}); {advice}") from None
 
     @classmethod

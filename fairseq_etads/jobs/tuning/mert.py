@@ -1,7 +1,8 @@
 """Minimum-error-rate training (Och 2003): find weights under which the top hypotheses of n-best lists score highest.
 
-The score of a hypothesis is linear in each weight. So along one weight each document has an upper envelope of lines,
-and the mean of a metric is a step function. Its best step is found exactly. Without torch and fairseq.
+The score of a hypothesis is linear in each weight. As a function of one weight, each document thus has an upper
+envelope of lines, and the mean of a metric is a step function. Its best step is found exactly. Without torch and
+fairseq.
 """
 
 import math
@@ -38,7 +39,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
     """Find the lines that are the highest somewhere, from left to right.
 
     Returns:
-        the start of each one's interval, minus infinity for the first; and their indices. Of equal lines the first one
+        the start of each one's interval, minus infinity for the first; and their indices. Of equal lines, the first one
         counts.
     """
     starts: List[float] = []

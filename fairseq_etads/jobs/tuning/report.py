@@ -72,7 +72,7 @@ def _comparison(tuning: Tuning) -> Dict[str, Any]:
 
 
 def conclusion(tuning: Tuning) -> str:
-    """Summarise what the trials show about the best one, in sentences."""
+    """Describe in sentences whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
     low, high = tuning.interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"

@@ -121,8 +121,8 @@ def _texts(config: FolderConfig, words: Dict[str, int], picked_words: int) -> st
     read = f"The first {source:,} tokens of a document are read."
     if picked_words:
         read = (
-            f"Of a document of any length, an extractor picks the likeliest sentences, {picked_words:,} words at most; "
-            f"the first {source:,} tokens of these are read."
+            f"Of a document of any length, an extractor picks the most probable sentences, {picked_words:,} words "
+            f"at most; the first {source:,} tokens of these are read."
         )
     return f"""\
 ## Texts

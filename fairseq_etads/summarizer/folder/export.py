@@ -47,7 +47,7 @@ class Source(NamedTuple):
             their options.
         extra_files: name in the folder -> file to copy.
         extractor: inputs of the folder of the extractor that selects sentences for the model.
-        documents: file with the tokens of the training documents, one document per line; None: not at hand.
+        documents: file with the tokens of the training documents, one document per line; None: not available.
     """
 
     checkpoint: Path

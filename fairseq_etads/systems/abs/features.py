@@ -20,9 +20,8 @@ from torch import Tensor
 
 from ...search.hypotheses import Results
 from ...search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
-from ...vocabulary.batch_vocab import number_by_first_occurrence
 from ...vocabulary.dictionary import known_words
-from ...vocabulary.output import OutputVocabulary
+from ...vocabulary.output import OutputVocabulary, number_by_first_occurrence
 
 FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
 NO_WORD = -1
@@ -134,7 +133,7 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features in one search over B documents. U is the largest number of distinct words in a document.
+    """Weighted features in one search over B documents. U is the largest number of distinct words in a document.
 
     Args:
         words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` where there is none.

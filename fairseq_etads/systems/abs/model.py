@@ -4,8 +4,7 @@
     π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
 
 x are the words of the document. x̄_j is the mean of F x over a window around place j, with zeros outside the document.
-y are the last C words, padded with begin symbols on the left. So only these C words are carried from one step to the
-next.
+y are the last C words, padded with begin symbols on the left. Only these C words are carried from one step to the next.
 """
 
 import math
@@ -141,7 +140,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
         Returns:
             logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
-            rows sum to less than 1, because π also rests on marks.
+            rows sum to less than 1, because π also covers marks.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]

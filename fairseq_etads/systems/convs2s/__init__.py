@@ -3,7 +3,7 @@
 ``options`` and ``model``  ``--arch convs2s``, ``convs2s_gigaword`` and ``convs2s_cnndm``: fairseq's ``fconv`` with the
                            pointer and the search of this project
 
-It has no job or command.
+This system has no job or command.
 Recipes: ``scripts/reproduce/convs2s_cnndm.sh``, ``convs2s_gigaword.sh``, ``convs2s_xsum.sh``.
 Page: ``docs/convs2s.md``. Tests: ``tests/unit/systems/convs2s``, ``tests/e2e/test_convs2s_commands.py``.
 """

@@ -4,7 +4,7 @@
 ``augmented``      ``--criterion summarization_raml``: trains on randomly edited references
 ``trained``        the rewards ``rougesal`` and ``entail``; the others are in ``evaluation/rewards.py``
 
-It has no job or command.
+This system has no job or command.
 Recipes: ``scripts/reproduce/rougesal_cnndm.sh``, ``debian_rewards.sh``, ``debian_headlines.sh``.
 Page: ``docs/rewards.md``. Tests: ``tests/unit/systems/rewards``, ``tests/e2e/test_reward_training.py``.
 """

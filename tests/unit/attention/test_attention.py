@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, document_positions, focal_bias, focus_attention
-from fairseq_etads.layers.focal_network import FocalNetwork
+from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
 HEADS, WIDTH = 3, 8
@@ -98,7 +98,7 @@ def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch)
 def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length, scope, width):
     """The plain rank-2 product is wrong by 5e-3 at a scope of 1 token in 400; the split columns are not.
 
-    For any head width: if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
+    This holds for any head width: if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, width, generator=generator, dtype=torch.float64) for _ in range(3))
@@ -134,7 +134,7 @@ def test_gradient_columns_change_nothing_in_the_output():
 
 
 class LargestTensor(TorchDispatchMode):
-    """Records the largest tensor that any operation makes."""
+    """Records the size of the largest tensor that any operation makes."""
 
     def __init__(self):
         super().__init__()

@@ -15,7 +15,7 @@ from test_transformer import SUMMARIES, decode, encode, real_rows
 from fairseq_etads import attention
 from fairseq_etads.attention import GATES, attention_weights, saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
-from fairseq_etads.layers.focal_network import FocalNetwork, parse_scopes
+from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_scopes
 from fairseq_etads.search.inference import InferenceModel
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
@@ -288,7 +288,7 @@ def summaries_of(model, task, documents):
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate, documents):
-    """Token for token, with the weights of this project's or fairseq's; and no longer after an update."""
+    """Summaries are equal with weights of this project's or fairseq's model, but not after an update."""
     task = make_task()
     learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
     lengths = {"max_source_positions": 401, "max_target_positions": 101}
@@ -312,7 +312,7 @@ def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate,
 
 
 def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
-    """Their options do not include the new ones, and they have no additional weights."""
+    """Old checkpoints lack the new options and have no additional weights."""
     task, config = make_task(), copy.deepcopy(model_config("etads", **SMALL))
     with open_dict(config):
         for option in ("focus_center", "focus_initial_scope", "focus_strength", "saliency_gate"):

@@ -49,7 +49,7 @@ T = 68_883  # target words, two tables, and an output bias in the recurrent mode
     ],
 )
 def test_options_are_those_that_fairseq_composes(arch, changes):
-    """The types are the same, too. Few are compared, because each of fairseq's compositions takes half a second."""
+    """Types are also the same. Only a few are compared, because each composition by fairseq takes half a second."""
     fairseqs = convert_namespace_to_omegaconf(Namespace(arch=arch, **changes)).model
     ours = architecture_config(arch, **changes)
     assert ours == fairseqs and {name: type(ours[name]) for name in ours} == {

@@ -20,7 +20,7 @@ from fairseq_etads.vocabulary.dictionary import known_words
 V = known_words(make_task(tail=12).target_dictionary)
 DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
 SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
-"""The model knows words below V. Of the others, its document has V and V + 5, but not V + 1."""
+"""The model knows words below V. Of the other words, its document has V and V + 5, but not V + 1."""
 
 
 def write_subset(data, subset, documents=DOCUMENTS, summaries=SUMMARIES, words=100):
@@ -113,6 +113,11 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         assert likelihood.main([str(folder)]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"etads-likelihood: {path} is damaged (") and error.count("\n") == 1
+
+
+def test_an_unknown_device_is_refused(run, capsys):
+    assert likelihood.main([str(run[0]), "--device", "none"]) == 2
+    assert "device 'none': choose cpu" in capsys.readouterr().err
 
 
 def test_the_command_compares_two_runs(run, tmp_path, capsys):

@@ -48,7 +48,7 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_chosen_set_is_the_best_of_all(seed):
-    """Five sentences have at most ten sets of each size, all of which the search keeps."""
+    """Five sentences have at most ten sets of each size, and the search keeps all of them."""
     r = random.Random(seed)
     sentences = text(r, 5, 30)
     items = {(gram, 1): r.random() for order in (1, 2) for gram in summary_counts(sentences, order)}
@@ -105,7 +105,7 @@ def test_features_say_where_and_how_often_a_word_occurs():
     assert a[:7] == pytest.approx(
         [math.log(3), math.log(2), math.log(11), 0.6, 0.2, 0.4, math.log((1 - 0.8 * 0.4) / (0.8 * 0.4))], rel=1e-5
     )
-    # first and last place, in the first, the last and the last but one sentence, three sentences, the likeliest one
+    # first and last place, in the first, the last and the last but one sentence, three sentences, the most probable one
     assert a[7:17] == pytest.approx([0, 1 / 3, 1, 0, 1, math.log(3), 1, 1, 1, 1])
     assert words.features[4][7:17] == pytest.approx([2 / 3, 2 / 3, 0, 1, 0, math.log(3), 0, 1, 1, 1])
     assert [gram for gram, _ in found[2].items] == [("a", "b"), ("a", "a")], "no bigram crosses sentences"

@@ -38,7 +38,7 @@ def test_swapping_the_systems_flips_the_sign_and_nothing_else(pairs, seed):
 
 
 def test_randomisation_equals_all_exchanges():
-    """With five documents there are 32 exchanges; the drawn share must come near to theirs."""
+    """With five documents there are 32 exchanges; the drawn share must be close to the exact one."""
     pairs = np.array([3.0, 1.0, 2.0, -0.5, 4.0])
     found = compare_pairs(pairs, np.zeros(5), 20_000, 1)
     sums = [sum(p if bits >> i & 1 else -p for i, p in enumerate(pairs)) for bits in range(32)]
@@ -121,7 +121,7 @@ def test_without_luck_of_documents_the_interval_is_students(first, second, freed
 
 
 def test_unequal_numbers_have_welchs_degrees_of_freedom():
-    """Two of spread 0 and four that spread: Welch's test is Student's t of the four alone, with 3 degrees."""
+    """With two equal trainings and four that differ, Welch's test is Student's t of the four, with 3 degrees."""
     first, second = [1.0, 1.0], [0.0, 1.0, 3.0, 2.0]
     found = compare_trainings(of_levels(first), of_levels(second), 60_000, 1)
     half = T_975[3] * statistics.stdev(second) / 2
@@ -135,7 +135,7 @@ def test_steady_trainings_differ():
 
 
 def test_trainings_and_documents_add_their_variances():
-    """Both parts of equal size: the interval is wider than each alone would make it, by the square root of two."""
+    """With both parts of equal size, the interval is wider than with either part alone, by the square root of two."""
     rng = np.random.default_rng(5)
     documents = rng.normal(size=400)
     documents -= documents.mean()
@@ -158,7 +158,7 @@ def test_one_training_each_is_the_paired_bootstrap():
 
 
 def test_luck_with_seeds_does_not_pass_for_a_better_system():
-    """Trainings that differ as much as the systems do: significant by documents alone, not with the trainings."""
+    """If trainings differ as much as systems, a difference is significant only without the trainings."""
     rng = np.random.default_rng(2)
     documents = rng.normal(size=400)
     level = np.array([0.6, -0.4, 0.1])
@@ -182,7 +182,7 @@ def test_equal_systems_rarely_differ(trainings, at_most):
 
 
 def test_what_a_training_makes_of_a_document_does_not_count_twice():
-    """Scores of pure noise: the spread of the trainings' means is all there is, and the interval is Student's."""
+    """For scores of pure noise, only the trainings' means vary, and the interval is Student's."""
     rng = np.random.default_rng(7)
     first, second = rng.normal(size=(2, 3, 4000))
     found = compare_trainings(first, second, 20_000, 1)

@@ -28,7 +28,7 @@ def random_text(generator, words, most):
 
 @pytest.mark.parametrize("words,most", [(2, 6), (4, 12), (8, 90)])
 def test_rouge_l_is_that_of_rouge_score(words, most):
-    """Ties are broken in the same way, so that the union over sentences is the same, too."""
+    """Ties are broken in the same way, so the union over sentences is also the same."""
     generator = random.Random(shifted(words))
     for _ in range(60):
         hypothesis, reference = random_text(generator, words, most), random_text(generator, words, most)
@@ -84,7 +84,7 @@ def test_rouge_sal_is_rouge_l_if_all_words_weigh_alike_and_only_proportions_matt
 
 
 def test_words_that_the_reference_lacks_cost_precision_alone():
-    """Inside a sentence or as a separate one: with weight 0 they cost nothing, so R stays; with any other, P falls."""
+    """Added words, in a sentence or as a separate one, change nothing with weight 0, and lower P with any other."""
     generator = random.Random(shifted(3))
     tried = 0
     while tried < 40:

@@ -184,7 +184,7 @@ def test_it_says_what_was_chosen_and_how_long_it_takes():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Prepared data of 400 pairs, as far as the choice reads them; and a machine of two cores."""
+    """The parts of prepared data of 400 pairs that the choice reads, and a machine with two cores."""
     tokens = tmp_path / "prepared" / "tokens"
     tokens.mkdir(parents=True)
     (tmp_path / "prepared" / "bin").mkdir()
@@ -200,7 +200,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    """The exit status of the choice for train.sh, the words it prints, and what it says."""
+    """Run the choice for train.sh; returns its exit status, the words that it prints, and its messages."""
     status = main([words[0], "run", "prepared", *words[1:]])
     captured = capsys.readouterr()
     return status, captured.out.split("\n")[:-1], captured.err

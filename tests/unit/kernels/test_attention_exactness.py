@@ -44,9 +44,7 @@ def test_gradients_of_center_and_scope_in_long_documents(scope, error):
 @pytest.mark.parametrize("side", ["none", "left", "right"])
 @pytest.mark.parametrize("strength", [False, True])
 def test_long_documents_are_computed_in_parts(monkeypatch, side, strength):
-    """Parts of at most five tokens; the last of three documents has words in only one part. Outputs and all
-    gradients.
-    """
+    """Outputs and gradients are equal with parts of at most five tokens; one document has words in only one part."""
     monkeypatch.setattr(focus_columns, "LARGEST_PART", 5)
     lengths = torch.tensor([17, 12, 3])
     real = torch.arange(17) < lengths[:, None]
@@ -121,7 +119,7 @@ def test_half_precision_queries_are_scaled_in_float32():
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_everything_is_on_the_device_of_the_queries(padded):
-    """Not on the default device, which represents another one here: torch would refuse to mix the two."""
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     inputs = [x.requires_grad_() for x in random_inputs(5, 2.0)]
     mask = torch.tensor([[False] * 4 + [True]]) if padded else None
     with torch.device("meta"):
@@ -140,7 +138,7 @@ def test_a_document_has_at_least_length_one():
 
 
 def test_hierarchical_attention_at_its_edges():
-    """One word alone is certain; a word in a sentence without probability gets none, however small the others are."""
+    """A single word is certain; words in a sentence of probability 0 get none, even if the others are very small."""
     one, ids = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[0, 1]])
     assert hierarchical_attention(one, torch.tensor([[[0.5, 0.5]]]), ids).tolist() == [[[1, 0]]]
     even = torch.tensor([[[0.5, 0.5]]])

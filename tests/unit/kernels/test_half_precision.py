@@ -20,7 +20,7 @@ from fairseq_etads.kernels.focus import focal_bias
 from fairseq_etads.kernels.word_log_probs import word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
 from fairseq_etads.training.losses import closed_book_loss, coverage_loss, sentence_loss
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
 LENGTHS = [400, 1024, 4096]
@@ -76,7 +76,7 @@ def test_a_pointer_is_the_one_of_float64(dtype, length, gate, kind):
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_sums_over_a_document_are_those_of_float64(dtype, length):
-    """Inputs in half precision; what is summed over them is not."""
+    """Inputs are in half precision, but sums over them are not."""
     attention = drawn(1, 4, length, size=3).softmax(-1).to(dtype)
     real = torch.ones(1, 4, dtype=torch.bool)
     torch.testing.assert_close(
@@ -112,7 +112,7 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
 @pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
 @pytest.mark.parametrize("logit", [0.1, 1e3])
 def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
-    """Gates that are saturated, too: twice the error of plain attention in this format, and a few of its last bits."""
+    """The error is at most twice that error, even with saturated gates, and a few of the last bits."""
     q, k, v = (drawn(1, 2, n, 16, seed=n).to(dtype) for n in (3, length, length))
     gate_q, gate_k = drawn(1, 2, 3, 16, size=logit).to(dtype), drawn(1, 2, length, 16, seed=9).to(dtype)
     found = saliency_attention(q, k, v, gate_q, gate_k, form=form)
@@ -141,7 +141,7 @@ def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, len
 
 @pytest.mark.parametrize("factors", ["tf32", "bf16", "fp16"])
 def test_columns_would_be_wrong_in_fewer_bits(factors):
-    """The reason for which no GPU gets them untried: factors of 11 bits and fewer lose the bias altogether."""
+    """This is why no GPU uses the columns untested: with factors of 11 bits or fewer, the bias is lost."""
     length, dtype = 400, torch.float32
     q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
     center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
@@ -184,7 +184,7 @@ def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(sett
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("smoothed", [False, True])
 def test_likelihoods_are_those_of_float64(dtype, smoothed):
-    """Of a large vocabulary in chunks, for logits that half precision has rounded."""
+    """Log-probabilities of a large vocabulary in chunks are exact for logits that half precision has rounded."""
     states, table = drawn(1, 6, 16).to(dtype), drawn(5000, 16, seed=1).to(dtype)
     columns = torch.randint(0, 5000, (1, 6, 2), generator=torch.Generator().manual_seed(4))
     without = [0, 1] if smoothed else None
@@ -201,7 +201,7 @@ def test_likelihoods_are_those_of_float64(dtype, smoothed):
 
 
 def test_no_constant_of_a_mask_is_beyond_the_numbers_it_is_put_into():
-    """They are put into float32 alone; -1e30 would be minus infinity in float16."""
+    """Such constants are used only in float32; -1e30 would be minus infinity in float16."""
     from fairseq_etads.kernels.focus_columns import PADDING_SCORE, SCOPE_FLOOR
     from fairseq_etads.layers import pointer
 

@@ -81,9 +81,7 @@ def test_losses_logs_and_gradients_are_those_of_the_plain_way(monkeypatch, optio
 
 
 def test_parameters_after_fifty_updates_are_those_of_the_plain_way(monkeypatch):
-    """Within the noise of other orders of summation. (Adam's epsilon is larger than the noise of gradients that are
-    0.)
-    """
+    """Results agree up to the order of summation. (Adam's epsilon is larger than the noise of gradients that are 0.)"""
     options = {"pointer": "soft", "smoothing": 0.1}
     expected, found = (trained(monkeypatch, plain, 50, **options) for plain in (True, False))
     assert found[0][-1]["loss"] < 0.9 * found[0][0]["loss"]
@@ -301,7 +299,7 @@ def test_training_linear_is_linear(monkeypatch):
 
 
 def test_relu_overwrites_what_a_training_linear_returns_without_copies_of_its_gradient():
-    """Of an operation in place on a view, autograd would copy the gradient three times."""
+    """After an in-place operation on a view, autograd would copy the gradient three times."""
     if not kernels.can_pack_weights(torch.float32):
         pytest.skip("torch has no such product here")
     plain, x = torch.nn.Linear(24, 17), torch.randn(5, 3, 24, requires_grad=True)

@@ -39,7 +39,7 @@ def ours(query, keys, **others):
 
 
 def one_by_one(query, keys, coverage=None, **others):
-    """One step after another with the same keys, like a decoder."""
+    """Compute one step after another with the same keys, like a decoder."""
     steps = SharedKeys(keys)
     parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
     return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
@@ -130,7 +130,7 @@ def test_a_second_backward_pass_begins_at_nothing():
 
 
 class Interrupted(torch.autograd.Function):
-    """Does nothing until its ``token`` tells it to interrupt the backward pass."""
+    """The identity, until its ``token`` requests to interrupt the backward pass."""
 
     @staticmethod
     def forward(ctx, x, token):
@@ -212,7 +212,7 @@ def test_autocast_leaves_scores_in_float32():
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("left", [False, True])
 def test_both_ways_of_running_a_gru_agree(layers, left):
-    """Packed as on a GPU, and direction by direction."""
+    """Packed sequences, as on a GPU, give the same results as separate directions."""
     torch.manual_seed(1)
     gru = BidirectionalGRU(3, 4, layers).double()
     lengths, places = torch.tensor([6, 1, 4]), torch.arange(6)

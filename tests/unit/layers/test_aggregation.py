@@ -124,7 +124,7 @@ def test_each_mechanism_changes_the_output_and_gets_gradient(options, arch, docu
 
 
 def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
-    """Otherwise the sum would be of states of very different sizes."""
+    """Otherwise, states of very different sizes would be added."""
     model = make_model("etads_basic", encoder_layers=3, encoder_normalize_before=True, aggregation="add")
     tokens = make_batch(documents)
     with torch.no_grad():
@@ -135,9 +135,7 @@ def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
 
 @pytest.mark.parametrize("gate", [False, True])
 def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
-    """Gated, if there is a gate; also when beams are reordered and documents leave, so that batches make no
-    difference.
-    """
+    """These states are gated, if there is a gate, also when beams are reordered and documents leave the batch."""
     task = make_task(tail=20)
     model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=gate)
     tokens = make_batch(documents)
@@ -159,7 +157,7 @@ def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
 
 
 def test_what_the_gate_closes_the_pointer_does_not_see(documents):
-    """Without aggregation: then everything that the pointer reads is gated."""
+    """Without aggregation, everything that the pointer reads is gated."""
     for aggregation in ("none", "attn"):
         model = make_model(
             "etads_basic", make_task(tail=20), pointer="soft", encoder_gate=True, aggregation=aggregation
@@ -210,8 +208,11 @@ def test_at_the_limits_the_layers_before_the_last_are_aggregated(kind, layers, d
     "options,message",
     [
         ({"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
-        ({"aggregation_layers": 2}, "no effect with --aggregation none: choose --aggregation add, proj, attn"),
-        ({"aggregation": "add", "encoder_layerdrop": 0.1}, "--encoder-layerdrop 0.1 does not work with --aggregation"),
+        ({"aggregation_layers": 2}, "no effect without --aggregation add, --aggregation proj or --aggregation attn"),
+        (
+            {"aggregation": "add", "encoder_layerdrop": 0.1},
+            "--aggregation add does not go with --encoder-layerdrop 0.1",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(options, message):

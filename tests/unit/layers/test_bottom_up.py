@@ -187,7 +187,7 @@ def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch
 
 
 def test_copied_positions_are_selected_ones():
-    """Among equal words, the ones that may not be copied have most of the attention."""
+    """Most attention is on occurrences that may not be copied, while others of the same word may."""
     model = model_of("pg_coverage")
     model.decoder.pointer.gate.bias.data.fill_(-20.0)  # copies nearly always
     documents, q = [[45, 45, 45, 45, 45], [44, 46, 44, 46, 44]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
@@ -208,7 +208,7 @@ def test_ensembles_select_in_each_model():
 
 
 def begun(tokens):
-    """Number of a summary's sentences."""
+    """Count the sentences of a summary."""
     return sum(word != MARK and before in (MARK, None) for word, before in zip(tokens, [None, *tokens]))
 
 

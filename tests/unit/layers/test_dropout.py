@@ -113,7 +113,7 @@ def test_attention_drops_weights_in_training_and_where_dropout_is_retained(name)
 
 @pytest.mark.parametrize("saliency", [False, True])
 def test_the_weights_that_an_attention_returns_are_not_dropped(saliency):
-    """Coverage and pointers need a distribution."""
+    """The returned weights are not dropped, because coverage and pointers need a distribution."""
     attention, _ = bridge(saliency)
     weights = attention.train()(torch.zeros(3, ROWS, WIDTH), one_hot(ROWS))[1]
     torch.testing.assert_close(weights, torch.full((ROWS, 3, WIDTH), 1 / WIDTH))
@@ -180,7 +180,7 @@ def test_models_drop_in_training_and_not_in_evaluation(arch, option, documents):
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout"])
 @pytest.mark.parametrize("retain", [False, True])
 def test_a_search_drops_where_dropout_is_retained(option, retain, documents):
-    """Also in copies for inference: other seeds, other scores; the ensemble averages one model's samples."""
+    """In copies for inference, too, other seeds give other scores, and the ensemble averages one model's samples."""
     task = make_task()
     model = make_model("etads", task, **{**SMALL, option: 0.3})
     model.make_generation_fast_(**({"retain_dropout": True} if retain else {}))
@@ -233,7 +233,7 @@ def watched(module, which):
 
 
 def test_the_recurrent_decoder_drops_words_and_readouts():
-    """Before everything that reads the words: attention's query, the cell, the readout."""
+    """Words are dropped before everything that reads them: the query of attention, the cell, the readout."""
     model = recurrent("pg_coverage", dropout=P, encoder_embed_dim=64).train()
     decoder = model.decoder
     words, queries = watched(decoder.embed_tokens, "out"), watched(decoder.attention.from_word, "in")

@@ -86,7 +86,7 @@ def test_selections_last_until_the_next_mark(arch):
 
 
 def test_without_preferences_it_is_the_hierarchical_model_with_uniform_attention_to_sentences():
-    """With an open gate, for each sentence of the summary separately: the selector begins each one afresh."""
+    """With an open gate, each sentence of the summary is separate: the selector starts each one again."""
     selecting, plain = recurrent("gru_seq2seq", **SELECTOR).double(), recurrent("gru_seq2seq", **HIERARCHICAL).double()
     with torch.no_grad():
         gate = selecting.encoder.sentences.gate
@@ -171,7 +171,7 @@ def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
 @pytest.mark.parametrize("options", [{"coverage": True}, {"rnn_cell": "lstm", "temporal_attention": True}], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
 def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(options, shared):
-    """Step by step with a cache, three beams that are reordered, against the whole summaries at once."""
+    """Decoding step by step with a cache and three reordered beams gives the same results as whole summaries."""
     model, beam, draw = sharpened(recurrent("explicit_selection", **options)), 3, random.Random(5)
     tokens = make_batch(DOCUMENTS[:3])
     rows = torch.arange(3).repeat_interleave(beam)
@@ -221,8 +221,11 @@ def test_each_option_changes_the_output(option):
     "changes,message",
     [
         ({"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarchical-attention"),
-        ({"bridge": "zero"}, "--bridge zero does not go with --sentence-selector"),
-        ({"encoder": "conv", "bridge": "zero"}, "--hierarchical-attention needs the states of --encoder rnn"),
+        ({"bridge": "zero"}, "--sentence-selector does not go with --bridge zero"),
+        (
+            {"encoder": "conv", "bridge": "zero"},
+            "--hierarchical-attention does not go with --encoder conv: it",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(changes, message):

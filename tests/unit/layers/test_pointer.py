@@ -260,7 +260,7 @@ def test_the_head_takes_several_hypotheses_a_document():
 
 
 def test_a_model_does_not_look_past_its_vocabulary():
-    """The identity of a rare word does not matter to a plain model, and matters to a pointer only as its name."""
+    """A plain model ignores the identity of a rare word; a pointer uses it only as a name."""
     one, other = make_batch([[5, 50, 6, 51]]), make_batch([[5, 60, 6, 52]])
     for model in (make_model("etads", make_task(tail=TAIL)), pointer_model()):
         torch.testing.assert_close(log_probs(model, one, [[50, 7]]), log_probs(model, other, [[60, 7]]), rtol=0, atol=0)
@@ -272,7 +272,7 @@ def test_a_model_does_not_look_past_its_vocabulary():
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_copied_words_tell_where_they_come_from(most):
-    """For a word that occurs twice it is the place with more attention; nowhere, if the word is not in the document."""
+    """For a word that occurs twice, it is the position with more attention; words outside the document have none."""
     model = pointer_model()
     set_gate(model, -1e4)
     logits, extra = run(model, make_batch([[5, 50, 6, 50]]), [[50, 6, 12]])
@@ -298,7 +298,7 @@ def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
 
 
 def test_adaptive_softmax_is_refused_in_words():
-    with pytest.raises(ValueError, match="--pointer soft does not work with --adaptive-softmax-cutoff"):
+    with pytest.raises(ValueError, match="--pointer soft does not go with --adaptive-softmax-cutoff"):
         pointer_model(adaptive_softmax_cutoff=(10, 20), share_all_embeddings=False)
 
 
@@ -374,7 +374,7 @@ def test_the_last_known_word_has_the_probability_of_its_own_column():
 
 
 def test_the_last_steps_alone_have_the_same_distribution():
-    """Search keeps the logits of the last word only."""
+    """The search keeps only the logits of the last word."""
     model = pointer_model()
     logits, extra = run(model, make_batch(DOCUMENTS), SUMMARIES)
     whole = extra["output"].pointer.log_probs(logits)

@@ -25,7 +25,7 @@ PREVIOUS = torch.tensor([[EOS, 5, 9, 77], [EOS, 100, 44, 44], [EOS, 0, 200, 6]])
 
 @pytest.fixture(scope="module")
 def bart():
-    """With the mask, as after pretraining."""
+    """A BART with the mask, as after pretraining."""
     return make_bart(bart_dictionary())
 
 
@@ -70,7 +70,7 @@ def shapes(model):
 
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
-    """In full size: 50,264 words and the mask."""
+    """The model has its full size: 50,264 words and the mask."""
     monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would need values
     dictionary = numbered_dictionary(50265)
     task = task_of(dictionary)
@@ -103,7 +103,7 @@ def test_with_the_mechanisms_off_the_outputs_are_those_of_bart(bart, checkpoint)
 
 
 def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_they_learn(bart, checkpoint):
-    """And then each of them changes the outputs."""
+    """After training starts, each mechanism changes the outputs."""
     model = begin(checkpoint)
     for found, expected in zip(run(model), run(bart)):
         torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)

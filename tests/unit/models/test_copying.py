@@ -110,7 +110,7 @@ def test_constraints_may_hold_copied_words():
 
 
 def test_the_dictionary_may_grow_after_the_model_was_built():
-    """It grows in interactive use, and wherever fairseq encodes its own output; with and without a copy tail."""
+    """The dictionary grows in interactive use, and where fairseq encodes its own output, also without a copy tail."""
     for pointer in ("none", "soft"):
         task = make_task()
         model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
@@ -284,7 +284,7 @@ def test_references_are_scored_by_models_with_and_without_a_pointer_together(ord
 @pytest.mark.parametrize("kind", ["soft", "switch"])
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
 def test_the_temperature_is_that_of_the_whole_mixture(kind, temperature):
-    """Copied words included: log P(w) / T, normalised again."""
+    """Temperature also applies to copied words: log P(w) / T, normalised again."""
     task = make_task(tail=TAIL)
     model = copying(task, logit=0.5, kind=kind)
     for document, found in zip(DOCUMENTS, summarise(task, [model], DOCUMENTS, beam=1, temperature=temperature)):

@@ -57,7 +57,7 @@ def test_inputs_and_gradients_are_those_of_the_loop(offsets):
 
 @pytest.mark.parametrize("options", [{}, {"encoder_learned_pos": False, "decoder_learned_pos": False}])
 def test_the_inputs_of_the_first_layers_are_those_of_the_loop(options, documents):
-    """Of encoder and decoder inside a model: with its scale, its positions, and nothing from behind a word."""
+    """Inputs of encoder and decoder inside a model have its scale and positions, and nothing from later words."""
     model = with_neighbours(**options)
     seen = {}
     for side in ("encoder", "decoder"):
@@ -108,7 +108,7 @@ def test_padding_on_either_side_and_other_texts_of_a_batch_change_nothing(docume
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_map_receives_gradient(shared, documents):
-    """Also where the maps are zero, as at first."""
+    """The maps get a gradient even where they are zero, as at the start."""
     model = make_model("etads", share_all_embeddings=shared, **BOTH).train()
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     out = model(tokens, tokens.ne(PAD).sum(1), previous)[0]
@@ -170,7 +170,7 @@ def test_reordered_beams_have_the_neighbours_of_their_own_words(documents):
 
 
 def test_the_search_finds_what_fairseqs_finds_without_a_shared_state(documents):
-    """Ours keeps one row for each document and a column of the past for each beam; fairseq's copies everything."""
+    """Our search keeps a row per document and a column of the past per beam; fairseq's copies everything."""
     model = with_neighbours(task=TASK, share_all_embeddings=False)
     torch.manual_seed(1)
     with torch.no_grad():

@@ -80,7 +80,7 @@ def test_it_is_the_papers_equations(arch, document):
 
 
 def test_an_encoder_of_lstms_is_the_loop_in_both_ways_of_running_it():
-    """Packed as on a GPU, and direction by direction, with padding on either side; last memory cells, too."""
+    """Packed sequences and separate directions agree, with padding on either side, including the last memory cells."""
     torch.manual_seed(1)
     lstm = BidirectionalLSTM(3, 4, layers=2).double()
     x, lengths = torch.randn(3, 6, 3).double().requires_grad_(), [6, 1, 4]
@@ -239,7 +239,7 @@ def test_one_table_for_both_inputs_and_another_one_for_the_output():
     "changes,message",
     [
         ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
-        ({"share_decoder_input_output_embed": True}, "together are --share-all-embeddings: give that instead"),
+        ({"share_decoder_input_output_embed": True}, "together they are --share-all-embeddings; give that instead"),
         ({"decoder_embed_dim": 8}, "--share-input-embeddings needs one width; --encoder-embed-dim is 16 and"),
         ({"decoder_embed_path": "x"}, "--share-input-embeddings has one table: give --encoder-embed-path alone"),
         (
@@ -267,7 +267,7 @@ def test_one_table_needs_one_dictionary():
 
 
 def test_it_begins_with_the_weights_of_the_papers_code():
-    """Values reach, but do not leave, their ranges; make_model fills biases, so the model is built without it."""
+    """Values cover their ranges but do not leave them; make_model fills biases, so the model is built without it."""
     model = first_model("pointer_generator_coverage", make_task(), encoder_hidden_size=100)
     bounds = {  # name: largest value; of Glorot's rule sqrt(6 / (width of the input + of the output))
         **{"embed_tokens.weight": 2 * SEES_STD, "output_projection.weight": 2 * SEES_STD},

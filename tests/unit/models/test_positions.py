@@ -13,7 +13,7 @@ def test_positions_that_are_not_learned_are_those_of_the_equations(left, documen
     found = positions(tokens).double()
     for row, ids in zip(found, tokens):
         for place, vector in enumerate(row[ids.ne(PAD)]):
-            # fairseq counts from the number behind the padding symbol's
+            # fairseq counts from the number after the padding symbol's number
             expected = reference.sinusoidal_position(place + PAD + 1, row.shape[1])
             torch.testing.assert_close(vector, expected, rtol=0, atol=1e-5)
         assert row[ids.eq(PAD)].eq(0).all(), "padding has no position"

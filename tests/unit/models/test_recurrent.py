@@ -173,7 +173,7 @@ def test_the_trick_over_all_words_is_the_full_softmax(pointer):
 
 
 def test_the_trick_runs_over_the_words_that_the_paper_says():
-    """In training over the batch's words, otherwise over the document's own; a summary's own words are not included."""
+    """The softmax is over the batch's words in training, and otherwise over the document's, without the summary's."""
     model = recurrent("words_lvt2k", large_vocabulary_trick=12)
     tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 40, 41]]).expand(5, -1)
     for training in (True, False):
@@ -191,7 +191,7 @@ def test_the_trick_runs_over_the_words_that_the_paper_says():
 @pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, smoothing):
-    """Each document has its own list there; other words have no probability."""
+    """In evaluation, each document has its own list; other words have no probability."""
     task = recurrent_task()
     model = recurrent(arch, task, large_vocabulary_trick=6)
     tokens, target = make_batch([[40, 30], [41, 31]]), make_batch([[41, 30], [40, 31]])

@@ -169,7 +169,7 @@ def test_the_document_is_projected_once_for_all_steps(documents):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_reordering_the_cache_reorders_every_state(arch, documents):
-    """Also when the number of rows stays the same, where fairseq's cross-attention keeps the old order."""
+    """This also holds if the number of rows stays the same, when fairseq's cross-attention keeps the old order."""
     model = make_model(arch)
     tokens = make_batch(documents)
     previous = make_batch(SUMMARIES)[:, :1] * 0 + EOS
@@ -220,8 +220,7 @@ def test_activation_checkpointing_changes_nothing(documents):
 
 
 def test_layer_drop_skips_layers_in_training_and_keeps_their_mechanisms(documents):
-    """In evaluation it is the model without; in training each layer, with its mechanism, takes part in half of all
-    passes."""
+    """In evaluation, no layer is dropped; in training, each layer takes part in half of all passes."""
     sizes = {"encoder_layers": 3, "decoder_layers": 3}
     whole, model = (
         make_model("etads", **sizes),

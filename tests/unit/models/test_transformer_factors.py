@@ -101,7 +101,7 @@ def test_the_search_reads_them_and_caches_as_it_computes():
         previous = torch.tensor([[EOS, *tokens[:-1].tolist()]])
         one = {name: value[row : row + 1] for name, value in batch.items()}
         log_probs = model.get_normalized_probs(model(**one, prev_output_tokens=previous), log_probs=True)[0]
-        # ids behind the known words stand in the columns of the document's own
+        # ids after the known words are the columns of the document's own words
         known = tokens < log_probs.shape[1] - 9
         expected = log_probs.gather(1, tokens[:, None].clamp(max=log_probs.shape[1] - 1))[:, 0]
         torch.testing.assert_close(document[0]["positional_scores"][known], expected[known], rtol=1e-4, atol=1e-4)

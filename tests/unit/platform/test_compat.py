@@ -23,7 +23,7 @@ MINIMAL = {"optimizer_history": [HISTORY], "model": {}, "extra_state": EXTRA, "a
 
 
 class RunsCode:
-    """Unpickling it would create a file."""
+    """Object that would create a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -217,7 +217,7 @@ def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_threads_that_read_batches_ahead_end_with_the_process():
-    """fairseq's threads would still wait for space in its queue."""
+    """Without the plugin, fairseq's threads would still wait for space in the queue."""
     batches = iterators.BufferedIterator(2, list(range(100)))
     assert next(batches) == 0
     assert batches._consumer.is_alive()

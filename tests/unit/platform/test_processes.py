@@ -61,7 +61,7 @@ def test_a_killed_process_is_reported():
 
 @pytest.mark.parametrize("late", ["shutdown", "nothing"])
 def test_a_signal_ends_a_pool_in_silence_whatever_is_left_to_do(late, monkeypatch):
-    """The pool's thread must not meet cancelled work when its processes are gone, nor find the pool collected."""
+    """The pool's thread must not find cancelled work or a collected pool after its processes have ended."""
     shutdown, complaints = ProcessPoolExecutor.shutdown, []
 
     def late_shutdown(self, *arguments, **options):

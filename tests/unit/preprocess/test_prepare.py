@@ -232,7 +232,7 @@ def test_a_prepared_directory_can_be_moved(text, tmp_path):
 
 
 def mark(text):
-    """Put the sentence mark behind the first word of every line."""
+    """Insert the sentence mark after the first word of every line."""
     for path in text.iterdir():
         marked = [line.replace(" ", " <q> ", 1) for line in lines(path)]
         path.write_text("".join(line + "\n" for line in marked), encoding="utf-8")

@@ -85,7 +85,7 @@ def test_tiny_runs_write_records(module, monkeypatch, tmp_path):
 
 
 def test_a_training_step_is_compared_by_the_ratio_of_medians(module, monkeypatch, tmp_path):
-    """With given seconds of three rounds, of which the first is a warm-up."""
+    """With given times of three rounds, the first one a warm-up."""
     bench = module("bench_training_step")
 
     class Given:

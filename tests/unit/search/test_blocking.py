@@ -46,7 +46,7 @@ def test_a_loop_forbids_the_same_words(size, ignored):
 
 
 def test_everything_is_on_the_words_device():
-    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     tokens, lprobs = torch.tensor([[4, 5, 4]]), torch.zeros(1, 9)
     with torch.device("meta"):
         NGramBlocker(2, [7]).block(tokens, lprobs)
@@ -77,7 +77,7 @@ def test_ignored_tokens_may_repeat():
 
 
 def test_blocking_always_leaves_a_candidate():
-    """Three words and no permission to end: finally everything has been said."""
+    """With three words and no permission to end, all n-grams are finally used up."""
     dictionary = make_dictionary(3)
     model = scripted_model(dictionary, spread=1.0)
     options = {"beam_size": 2, "max_len_b": 15, "min_len": 15, "no_repeat_ngram_size": 1}

@@ -185,7 +185,7 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_temperature_flattens_the_whole_distribution(pointer, documents):
-    """Also the part of it that is copied, for which fairseq has no model to compare with."""
+    """This includes the copied part, for which fairseq has no model to compare with."""
     task = make_task(tail=30)
     model = sharpened("etads", task=task, pointer=pointer)
     documents = [*documents, [50, 5, 51, 52, 50]]

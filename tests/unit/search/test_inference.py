@@ -15,7 +15,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.precision import keep_float32
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.layers.heads import SELF_ATTENTION_INPUTS
+from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.search.inference import InferenceModel
 
@@ -23,7 +23,7 @@ ARCHS = sorted(PRESETS)
 
 
 def test_training_is_not_touched(documents):
-    """Two steps with a generator built and used between them, and two without: the same parameters, with dropout."""
+    """Two training steps give the same parameters with and without a search between them, even with dropout."""
     sample, previous = make_sample(documents), make_batch([[5, 6], [7], [8, 9], [10], [11]])
 
     def train(between):
@@ -101,7 +101,7 @@ def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_number_formats(arch, infer_dtype, error, documents):
-    """With the same prefix, so that a narrow decision between two words does not separate the dtypes."""
+    """Searches have the same prefix, so that a close decision between two words does not separate the dtypes."""
     model = sharpened(arch)
     prefix = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(0))
     options = {"beam_size": 2, "exact_length": 8}

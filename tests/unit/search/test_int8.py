@@ -68,7 +68,7 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
 
 @pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
 def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
-    """It would in torch's dynamic quantisation, which has one scale for a whole tensor."""
+    """In torch's dynamic quantisation it would, because that has one scale for a whole tensor."""
     use(monkeypatch, levels)
     x, weight = torch.randn(4, 64), torch.randn(40, 64)
     x[0] *= 1000
@@ -107,7 +107,7 @@ def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
 
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "aggregation_transformer", "gated_es_transformer"])
 def test_the_encoder_is_in_8_bits_too(arch, documents):
-    """Except for layers that decide on positions, and for fairseq's attentions, which read weights."""
+    """All layers are in 8 bits except layers that decide on positions and fairseq's attentions, which read weights."""
     if not kernels.int8_levels():
         pytest.skip("torch was built without FBGEMM")
     copied = inference.InferenceModel(sharpened(arch), "int8").current()
@@ -149,7 +149,7 @@ def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_d
 
 @pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
 def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
-    """By a clock that goes slowly for this format alone; products of that kind are then in the copy."""
+    """The clock runs slowly for one dtype, and the copy then has products of the fastest one."""
     there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.int8_levels()}
     if not there[fastest]:
         pytest.skip(f"no fast {fastest} on this processor")

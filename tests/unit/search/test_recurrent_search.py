@@ -20,7 +20,7 @@ def options(**changes):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_searching_together_finds_what_searching_alone_finds(arch):
-    """Also: a finished score is the likelihood of its summary."""
+    """Finished scores are also the likelihoods of their summaries."""
     task = recurrent_task()
     model = recurrent(arch, task)
 
@@ -142,7 +142,7 @@ def test_copies_for_inference_score_the_same_words_alike(dtype, error):
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.05)])
 @pytest.mark.parametrize("arch", ["gru_seq2seq", "pg_coverage", "words_lvt2k"])
 def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
-    """Not if the softmax runs over candidates, because each batch looks up their rows."""
+    """Weights are not packed if the softmax runs over candidates, because each batch looks up their rows."""
     model = recurrent(arch, recurrent_task())
     layer = model.decoder.output_projection
     with torch.no_grad():

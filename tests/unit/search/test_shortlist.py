@@ -74,7 +74,7 @@ def sampled(model, documents, **options):
 
 
 def possible(results):
-    """Without hypotheses of score -inf, which fill a beam when a list is used up; in what order does not matter."""
+    """Drop hypotheses of score -inf, which fill a beam when a list is used up; their order does not matter."""
     found = [[hypothesis for hypothesis in row if hypothesis["score"] > -math.inf] for row in results]
     assert all(found)
     return found

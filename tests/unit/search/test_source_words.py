@@ -19,7 +19,7 @@ def result(tokens, attention):
 
 @pytest.mark.parametrize("padding", [0, 2])
 def test_unknown_words_become_the_most_attended_known_one(padding):
-    """Not the unknown word that is attended more, nor the end symbol; positions do not count padding."""
+    """The unknown word and the end symbol are never chosen, and positions do not count padding."""
     source = torch.tensor([[PAD] * padding + [UNK, 7, 8, EOS]])
     rows = [[0.6, 0.1, 0.2, 0.1], [0.1, 0.2, 0.1, 0.6], [0.2, 0.2, 0.5, 0.1]]
     results = [result([UNK, 9, EOS], [[0.0] * padding + row for row in rows])]

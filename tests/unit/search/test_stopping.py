@@ -52,7 +52,7 @@ def steps_needed(history, nbest, source_length, rule, **scoring):
 @pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
 @pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
 def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind, length_kind, alpha, nbest, rule):
-    """By the admissible one never before it is decided."""
+    """The admissible rule never ends a document before it is decided."""
     calls, counts = [], []
     for seed, end, document in itertools.product(range(4), (2.0, 6.0, 10.0), DOCUMENTS):
         model = scripted_model(DICTIONARY, seed, end=end)

@@ -103,7 +103,7 @@ def test_what_half_precision_cannot_hold_is_refused():
 
 
 def test_views_of_one_memory_are_stored_whole():
-    """A part of a table does not count as a tied weight, and is not stored with the table's memory."""
+    """A part of a table is not a tied weight, and is stored without the rest of the table's memory."""
     table = torch.arange(12.0).view(4, 3)
     tensors, shared = stored_form({"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32")
     assert shared == {"again": "table"}

@@ -66,7 +66,7 @@ def test_a_document_is_placed_among_those_of_training():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model folder whose training documents have words of the dictionary."""
+    """A model folder made from training documents with words of the dictionary."""
     path = tmp_path_factory.mktemp("usual")
     make_folder(path, pointer="soft")
     tokens = path / "train.source"

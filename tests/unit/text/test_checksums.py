@@ -45,7 +45,7 @@ def test_a_missing_file_is_refused_unless_it_may_be_missing(folder):
 
 
 def test_the_list_itself_is_protected(folder):
-    """Every byte of it, and every length that it can be cut to."""
+    """Every changed byte and every truncation of the list is noticed."""
     content = (folder / NAME).read_bytes()
     for place in range(len(content)):
         for damaged in (content[:place], content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]):

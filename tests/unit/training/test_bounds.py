@@ -77,7 +77,7 @@ def test_each_side_has_rows_for_what_it_can_use(name):
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_word_between_the_bounds_is_an_unknown_one_with_a_vector_of_its_own_in_documents(name, pointer):
-    """So if that vector is the unknown word's, the model is one that knows fewer words, bit for bit."""
+    """If that vector is the unknown word's, the model equals one that knows fewer words, bit for bit."""
     task, plain_task = bounded_task(), bounded_task()
     plain_task.src_dict = plain_task.tgt_dict
     model, plain = build(name, task, pointer=pointer), build(name, plain_task, pointer=pointer)
@@ -105,7 +105,7 @@ def test_a_word_between_the_bounds_is_an_unknown_one_with_a_vector_of_its_own_in
 @pytest.mark.parametrize("pointer", ["soft", "switch"])
 @pytest.mark.parametrize("name,trick", [*((name, 0) for name in MODELS), ("gru_seq2seq", 9), ("gru_seq2seq shared", 9)])
 def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick):
-    """Of the mixture or the supervised switch, over the words that can be generated and the document's other ones."""
+    """The loss of the mixture or supervised switch is over words that can be generated and the document's others."""
     task = bounded_task()
     model = build(name, task, pointer=pointer, **({"large_vocabulary_trick": trick} if trick else {}))
     sample = make_sample()

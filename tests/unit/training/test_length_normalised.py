@@ -6,7 +6,7 @@ from test_criterions import DOCUMENTS, SUMMARIES, build, criterion, make_sample
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_a_length_normalised_loss_is_the_mean_over_summaries_of_their_own_means(pointer):
-    """Coverage loss included; on either side of padding. One loss for all words would be another number."""
+    """This includes the coverage loss and padding on either side. A mean over all words would be another number."""
     options = {"label_smoothing": 0.1, "coverage_loss": 2.0}
     model, ours = build(pointer, length_normalised=True, **options)
     model, by_word = model.train(), criterion(ours.task, **options)

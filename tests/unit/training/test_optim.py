@@ -122,7 +122,7 @@ def test_training_goes_on_from_a_saved_state(lazy, plain):
 
 @pytest.mark.parametrize("lazy,plain", PAIRS)
 def test_dense_gradients_move_the_same_rows(lazy, plain):
-    """Several processes have them: they moved on by their moments the words that were in no batch."""
+    """Several processes have dense gradients, which used to move words that were in no batch, by their moments."""
     batches = [[0, 1, 2], [1, 2, 3], [1, 1, 5], [2]]
     expected = run(lazy, batches, weight_decay=0.01)[0]
     model = Toy()
@@ -135,7 +135,7 @@ def test_dense_gradients_move_the_same_rows(lazy, plain):
 
 
 def test_a_row_with_a_gradient_of_0_is_left_alone():
-    """With dense gradients it could not be told from one that was not looked up."""
+    """With dense gradients, such a row could not be distinguished from rows that were not looked up."""
     model = Toy()
     optimizer = LazyAdam(OPTIONS, list(model.parameters()))
     model.step(optimizer, torch.tensor([1, 2]))

@@ -109,7 +109,7 @@ def test_training_that_only_overflows_ends():
 
 
 def test_a_loss_that_is_not_finite_makes_every_gradient_overflow():
-    """However it came about: an update that is said to be skipped must be."""
+    """An update that is reported as skipped must be skipped for any cause of the overflow."""
     task, model, optimizer = half_precision("plain")
     ours, plain = criterion(task), criterion(task)._likelihood
 

@@ -148,7 +148,7 @@ def failure_of(arch, model, criterion, losses):
 
 
 EQUALLY_LONG = [[5, 45, MARK], [8, 9, 11], [47, 5, 6], [10, MARK, 52], [7, 8, 20]]
-"""Summaries whose mean length is the same in each batch; the loss of summarization_rl is divided by it."""
+"""Summaries with the same mean length in each batch; the loss of summarization_rl is divided by it."""
 
 
 def draw_fixed_samples(criterion, model, make):

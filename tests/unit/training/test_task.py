@@ -47,7 +47,7 @@ def test_truncate(text, kept):
 
 
 def test_a_summary_that_is_cut_may_stay_without_an_end():
-    """Its last target is its last word; one that fits keeps its end. The decoder reads the same as ever."""
+    """The last target of a cut summary is a word; one that fits keeps its end. The decoder's input does not change."""
     summaries, (cut, plain) = [[7, 8, 9, 10], [8, 9, 7], []], ({"ends_if_cut": False}, {})
     dataset, as_ever = (make_dataset([[4] * 9, [5], [6]], summaries, **options) for options in (cut, plain))
     assert [item["target"].tolist() for item in dataset] == [[7, 8, 9], [8, 9, 7, EOS], [EOS]]

@@ -6,8 +6,8 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.candidates import Candidates
+from fairseq_etads.vocabulary.output import BatchVocab
 
 SIZE, UNK, SPECIALS = 60, 3, 4
 
@@ -131,7 +131,7 @@ def test_what_is_on_no_list_has_the_logarithm_of_nothing():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_everything_is_on_the_texts_device(shared):
-    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     texts = random_texts(0)
     with torch.device("meta"):
         found = Candidates(texts, 12, SIZE, SPECIALS, UNK, shared=shared)

@@ -39,7 +39,7 @@ def none_for_no_word(words):
 
 
 def test_the_features_of_each_word_are_those_of_a_loop():
-    """There are words at the document's end, repeated words and non-words. Sums over a summary are the same, too."""
+    """Documents have words at the end, repeated words and non-words. Sums over a summary are also the same."""
     generator = torch.Generator().manual_seed(3)
     documents = torch.randint(NO_WORD, 6, (40, 9), generator=generator)
     documents[::3, 6:] = NO_WORD  # padding
@@ -154,7 +154,7 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
 def test_recombination_is_that_of_a_loop(words):
     """The best of all extensions but those with the same last words as a better one.
 
-    By a model that knows the last two words, and by one that knows none, so that hypotheses want the same words.
+    One model knows the last two words; the other knows none, so that its hypotheses prefer the same words.
     """
     dictionary, beam, length = make_dictionary(5), 4, 6
     for seed, memory in ((0, 2), (1, 2), (2, 0), (3, 0)):

@@ -92,7 +92,7 @@ def test_the_loss_is_that_of_the_paper(copying):
 
 
 def test_the_stop_is_reached_and_never_rewritten(copying):
-    """Also where it has the number of a sentence that is not read."""
+    """The stop is never a sentence, even if it has the number of a sentence that is not read."""
     task, model = build(3, learn_to_stop=True, max_sentences=2)
     ours = make_criterion(task)
     tokens = make_batch([[5, 6, MARK, 7, 8, MARK, 9, 10, MARK, 11], *DOCUMENTS])

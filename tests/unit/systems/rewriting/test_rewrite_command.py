@@ -158,7 +158,7 @@ def test_an_extractor_is_no_abstractor(work, capsys):
 
 
 def test_pairs_are_the_sentences_that_match(tmp_path, capsys):
-    """Also by two processes; subwords are joined, and unknown words of summaries stay."""
+    """Pairs are the same with two processes; subwords are joined, and unknown words of summaries are kept."""
     texts = [
         ("the c@@ at sat <q> a dog ran , <q> it rain@@ ed", "it rain@@ ed <q> the <unk> sat <q> dog"),
         ("<q> one two", "two <q> three"),
