@@ -7,6 +7,7 @@ import language_models
 import pytest
 import torch
 from demo_server import TEXT, URL, ask, told
+from device_steps import tolerance
 from folders import make_folder, make_run
 from starlette.testclient import TestClient
 
@@ -75,7 +76,7 @@ def test_a_summarizer_writes_in_half_precision(infer_dtype, folders):
     if infer_dtype == "fp16":
         assert [one.text for one in found] == [other.text for other in wanted]
     for one, other in zip(found, wanted):
-        assert one.score == pytest.approx(other.score, abs=0.05)
+        assert one.score == pytest.approx(other.score, rel=tolerance(infer_dtype), abs=1e-3)
 
 
 def test_the_commands_write_as_on_a_cpu(folders, tmp_path):
