@@ -128,6 +128,7 @@ setup(
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
             "etads-shorten=fairseq_etads.commands.shorten:main",
+            "etads-content=fairseq_etads.commands.content:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.commands.analyse:main",

@@ -1,4 +1,10 @@
-"""Run commands that end with the process that started them, even if it is killed. Needs only Python."""
+#!/usr/bin/env python3
+"""Run commands that end with the process that started them, even if it is killed. Needs only Python.
+
+    scripts/children.py PARENT COMMAND ...
+
+Turns into the command, which is terminated when its parent, the process PARENT, ends. Python scripts import this file.
+"""
 
 import ctypes
 import os
@@ -26,11 +32,16 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
         prctl = ctypes.CDLL(None, use_errno=True).prctl
 
         def before() -> None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # the parent may have ended before prctl was called
-                os._exit(128 + signal.SIGTERM)
+            _terminate_with(parent, prctl)
 
     return subprocess.Popen(command, pass_fds=held, preexec_fn=before, **options)
+
+
+def _terminate_with(parent: int, prctl: Any) -> None:
+    """Let Linux terminate this process, and the command that it turns into, when its parent ends."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # the parent may have ended before prctl was called
+        os._exit(128 + signal.SIGTERM)
 
 
 def on_signals(handler: Callable[[int, Any], None]) -> None:
@@ -72,3 +83,20 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     on_signals(pass_signal_on)
     status = child.wait()
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status
+
+
+def main() -> int:
+    parent, command = int(sys.argv[1]), sys.argv[2:]
+    try:
+        if sys.platform == "linux":
+            _terminate_with(parent, ctypes.CDLL(None, use_errno=True).prctl)
+            os.execvp(command[0], command)
+        end_with_parent()
+        return call(command)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -50,10 +50,11 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
-# supervise COMMAND...: run the command, and end it if this script is ended; bash by itself would leave it running.
+# supervise COMMAND...: run the command, and end it if this script is ended or killed; bash by itself would leave it running.
 supervise() {
-    "$@" <&0 &  # bash would give it no standard input
-    local child=$! status=0
+    local child status=0 parent=${BASHPID:-$$}
+    python3 -IS "$ROOT/scripts/children.py" "$parent" "$@" <&0 &  # bash would give it no standard input
+    child=$!
     # shellcheck disable=SC2064  # the child's number is wanted now
     trap "end_by INT $child" INT
     # shellcheck disable=SC2064

@@ -24,6 +24,9 @@
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --shortlist FILE   what etads-shortlist made: faster with a large vocabulary; see docs/decoding.md
+#   --content DIR    run of an extractor with the content model of etads-content: a diverse beam of 12 hypotheses is searched, and
+#                    the sentences of all hypotheses and of the whole document are candidates for the summary (docs/long.md);
+#                    for a split, in one process
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --shard I/N      summarise only the I-th of N shards, and join all of them if they are there; see below
 #   --cpu            do not use a GPU
@@ -44,7 +47,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" beam=5 min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" content="" beam="" min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -64,6 +67,7 @@ while [ $# -gt 0 ]; do
         --length-penalty-type | --coverage-penalty | --no-repeat-ngram-size | --infer-dtype)
             need_value "$@"; more+=("$1" "$2"); shift 2 ;;
         --shortlist) need_value "$@"; shortlist=$2; more+=("$1" "$2"); shift 2 ;;
+        --content) need_value "$@"; content=$2; shift 2 ;;
         --shard) need_value "$@"; shard=$2; shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
@@ -92,6 +96,7 @@ use_recipe() {
 [ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: goes without --input, which is summarised instead of a split"
 subset=${subset:-test}
 need_choice --subset "$subset" train valid test
+[ -n "$beam" ] || beam=$([ -n "$content" ] && echo 12 || echo 5)
 need_integer --beam "$beam"
 for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
 need_integer --max-tokens "$max_tokens"
@@ -113,6 +118,19 @@ if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
     devices=${CUDA_VISIBLE_DEVICES-$(seq -s , 0 "${LOCAL_RANK:-0}")}
     CUDA_VISIBLE_DEVICES=$(echo "$devices" | cut -d , -f $((${LOCAL_RANK:-0} + 1)))
     export CUDA_VISIBLE_DEVICES
+fi
+if [ -n "$content" ]; then
+    [ ${#inputs[@]} -eq 0 ] || die "--content $content: has no probabilities of the documents of --input; leave one of them out"
+    [ -z "$shard" ] || die "--content $content: goes without --shard"
+    case $output in - | *.jsonl) die "--content $content: needs a text file as --output, not $output" ;; esac
+    [ -f "$content/content.npz" ] || die "--content $content: it has no content.npz; etads-content makes it"
+    [ -f "$content/probabilities.sentences.$subset" ] ||
+        die "--content $content: it has no probabilities.sentences.$subset; etads-select makes it"
+    case " ${more[*]-} " in *" --diverse-beam-groups "* | *" --sampling "*) ;; *)
+        [ $((beam % 4)) -eq 0 ] || die "--beam $beam: with --content choose a multiple of 4, the number of groups"
+        more+=(--diverse-beam-groups 4) ;;
+    esac
+    case " ${more[*]-} " in *" --nbest "*) ;; *) more+=(--nbest "$beam") ;; esac
 fi
 case " ${more[*]-} " in *" --cpu "*) hide_gpus ;; esac
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would join the processes, too
@@ -183,6 +201,8 @@ if [ -z "$shard" ]; then
     supervise python "$ROOT/scripts/fairseq_summaries.py" "$log" --names "$scratch/names" --output "$output" \
         -- "${command[@]}" ${input[@]+"${input[@]}"} ${more[@]+"${more[@]}"} || exit $?
     [ "$output" != - ] || { rm -f "$log"; exit 0; }
+    [ -z "$content" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
+        --subset "$subset" --hypotheses "$log" || exit $?
 else
     number=${shard%/*} state=$(share) || exit 2
     if [ -n "$state" ]; then

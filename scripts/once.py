@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Run a command unless its outputs exist and were made by the same command from the same files.
 
-    scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
+    scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] [--record RECORD] -- COMMAND ...
 
-PATH is a file, or a folder that stands for all files directly in it. FILE.made.json, named after the first output,
-records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
-by another command or from other contents. --keeps FILE is an output, too: the text that the command prints. If nothing
-has to be done, this text is printed from FILE. The exit status is the command's.
+PATH is a file, or a folder that stands for all files directly in it. RECORD (default: FILE.made.json, named after the
+first output) records the command and the SHA-256 of all files. An output is made again if it was changed, has no
+record, or was made by another command or from other contents. --keeps FILE is an output, too: the text that the command
+prints. If nothing has to be done, this text is printed from FILE. The exit status is the command's.
 """
 
 import argparse
@@ -43,24 +43,26 @@ def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
     return [path for path in found if path.resolve() not in outputs]
 
 
-def is_made(makes: List[Path], wanted: Dict[str, Any]) -> bool:
-    """Tell whether all outputs match the record, and the record matches the wanted command and inputs."""
+def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
+    """Tell whether all outputs match the record at ``path``, and the record matches the wanted command and inputs."""
     try:
-        record = json.loads(Path(f"{makes[0]}{RECORD}").read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and record == {**wanted, "makes": digests(makes)} and all(record["makes"].values())
 
 
-def run_once(makes: List[Path], reads: List[Path], keeps: Optional[Path], command: List[str]) -> int:
+def run_once(
+    makes: List[Path], reads: List[Path], keeps: Optional[Path], record: Optional[Path], command: List[str]
+) -> int:
     """Run the command if its outputs have to be made; returns its exit status."""
     if keeps is not None:
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
-    record = Path(f"{makes[0]}{RECORD}")
+    record = record or Path(f"{makes[0]}{RECORD}")
     with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks the output
         wanted = {"command": command, "reads": digests(files_of(reads, makes))}
-        if not is_made(makes, wanted):
+        if not is_made(makes, record, wanted):
             record.unlink(missing_ok=True)
             status = run(command, keeps, held)
             if status:
@@ -92,11 +94,12 @@ def main() -> int:
     parser.add_argument("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="outputs of the command")
     parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="inputs of the command")
     parser.add_argument("--keeps", metavar="FILE", type=Path, help="file for the command's output")
+    parser.add_argument("--record", metavar="RECORD", type=Path, help="file for the record of command and files")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line(os.path.basename(args.command[0])):
-        return run_once(args.makes, args.reads, args.keeps, args.command)
+        return run_once(args.makes, args.reads, args.keeps, args.record, args.command)
 
 
 if __name__ == "__main__":

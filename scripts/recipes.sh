@@ -260,17 +260,17 @@ train_with_rewards() {
 }
 
 # train_nli TEXT DIR [options of etads-nli train]: an entailment model in DIR/model, trained on pairs made from TEXT/train.target
-# (DIR/pairs), unless it is there.
+# (DIR/pairs), unless it is there, made from the same text.
 train_nli() {
     local text=$1 dir=$2
     shift 2
-    [ ! -f "$dir/finished.txt" ] || return 0
     need_folder --out "$dir"
-    say "training an entailment model on pairs of reference summaries, in $dir"
-    [ -f "$dir/pairs/valid.tsv" ] || supervise etads-nli synthesise "$text" "$dir/pairs" >&2
-    supervise etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
+    [ -f "$dir/model/config.json" ] || say "training an entailment model on pairs of reference summaries, in $dir"
+    once --makes "$dir"/pairs/{train,valid}.tsv --reads "$text"/{train,valid}.target \
+        -- etads-nli synthesise "$text" "$dir/pairs" >&2
+    once --makes "$dir/model/model.safetensors" "$dir/model/config.json" --reads "$dir"/pairs/{train,valid}.tsv \
+        -- etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
         ${device[@]+--device cpu} "$@" >&2
-    touch "$dir/finished.txt"
 }
 
 # prepare_rewriting READ: for Chen and Bansal's system, which sentences of the first READ tokens of documents the summaries' sentences

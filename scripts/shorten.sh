@@ -39,10 +39,10 @@ run=$out/extractor whole=(--truncate-source 100000)
 
 supervise etads-prepare "$text" "$run/prepared" --tokens word --size "$size" --words "$text_words" --source-sentence-marks \
     ${jobs:+--jobs "$jobs"}
-[ -f "$run/labelled.txt" ] || {
-    supervise etads-labels "$run/prepared" --kind f1 "${whole[@]}" ${jobs:+--jobs "$jobs"}
-    touch "$run/labelled.txt"
-}
+splits=()
+for split in train valid test; do [ ! -f "$text/$split.source" ] || splits+=("$split"); done
+once --makes "${splits[@]/#/$run/prepared/bin/labels.sentences.}" --reads "$run/prepared/tokens" "$run/prepared/bin" \
+    -- etads-labels "$run/prepared" --kind f1 "${whole[@]}" ${jobs:+--jobs "$jobs"}
 documents=$(wc -l < "$text/train.source")
 steps=$(((documents + 63) / 64 * 2))
 [ "$steps" -ge 120 ] || steps=120
@@ -52,11 +52,9 @@ train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extrac
     --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
     --num-workers 0 --validate-interval "$every" --save-interval "$every" --best-checkpoint-metric auc \
     --maximize-best-checkpoint-metric ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-splits=()
-for split in train valid test; do [ ! -f "$text/$split.source" ] || splits+=("$split"); done
-[ "$run/report.json" -nt "$run/finished.txt" ] ||
-    supervise etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
-[ "$(cat "$run/shortened.txt" 2>/dev/null)" = "$words" ] && [ "$run/shortened.txt" -nt "$run/report.json" ] || {
-    supervise etads-shorten "$text" "$out/text" --run "$run" --words "$words"
-    echo "$words" > "$run/shortened.txt"
-}
+probabilities=("${splits[@]/#/$run/probabilities.sentences.}")
+once --makes "$run/report.json" "${probabilities[@]}" --reads "$run/checkpoints/checkpoint_best.pt" "$run/prepared/bin" \
+    -- etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
+sources=("${splits[@]/#/$out/text/}")
+once --makes "${sources[@]/%/.source}" "${sources[@]/%/.source.salience}" --reads "$text" "${probabilities[@]}" "$run/prepared/prepare.json" \
+    -- etads-shorten "$text" "$out/text" --run "$run" --words "$words"

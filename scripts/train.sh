@@ -136,7 +136,8 @@ if [ -f "$text" ]; then
     text=$out/text
 fi
 if [ -n "$long" ]; then
-    before=$(cat "$out/shortened/extractor/shortened.txt" 2>/dev/null) || before=""
+    before=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["words"])' \
+        "$out/shortened/extractor/picking.json" 2>/dev/null) || before=""
     budget=${budget:-${before:-200}}
     [ -z "$before" ] || [ "$before" = "$budget" ] ||
         die "--words $budget: the documents in --out $out were shortened to $before words; name another folder, or delete this one"

@@ -4,8 +4,8 @@
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
 RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
-options have changed, the script lists them. fairseq's output goes to RUN/train.log, and RUN/finished.txt holds the
-command that finished last. RUN is locked, so that only one process uses it at a time.
+options have changed, the script lists them; another seed is refused. fairseq's output goes to RUN/train.log, and
+RUN/finished.txt holds the command that finished last. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
@@ -61,6 +61,7 @@ def train_once(
             say(f"already trained with these options (delete {run / FINISHED} to continue): {best}")
             return 0
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
+            check_seed(run, before.command, command)
             say_what_differs(run, before.command, command)
         record.write(run)
         say(f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}")
@@ -81,6 +82,26 @@ def finished_command(run: Path) -> List[str]:
     """Read the command that finished last from RUN/finished.txt; empty if none has."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
+
+
+def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
+    """Refuse to continue a training with another seed: its result would belong to neither.
+
+    Raises:
+        InputError: the seeds differ.
+    """
+    old, new = seed_of(before), seed_of(now)
+    if old != new:
+        raise InputError(
+            f"--seed {new}: {run} holds a training with --seed {old}; name another --out, "
+            f"or delete {run / 'checkpoints'} to begin again"
+        )
+
+
+def seed_of(command: Sequence[str]) -> str:
+    """Find the seed of a command, which is 1 if none is given."""
+    words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
+    return fairseq_log.last_option(words, "--seed") or "1"
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:

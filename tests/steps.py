@@ -21,9 +21,9 @@ def steps_task(**options):
     return task
 
 
-def make_sample(model=None):
+def make_sample(model=None, documents=DOCUMENTS, summaries=SUMMARIES):
     """Make a batch like the task's dataset."""
-    source, target = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    source, target = make_batch(documents), make_batch(summaries)
     previous = target.roll(1, dims=1)
     previous[previous.eq(EOS)] = PAD
     previous[:, 0] = EOS

@@ -9,9 +9,9 @@ from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from .labels import binarised
 
-WAYS = ("lead", "oracle", "labels", "selector", "tagger", "phrases")
+WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Values of ``--by``."""
-BY_PROBABILITIES = {"selector": "sentences", "tagger": "words", "phrases": "words"}
+BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
 """Values of ``--by`` that need probabilities -> the unit of the probabilities."""
 
 
@@ -27,6 +27,8 @@ ways:
   labels     the sentences in the labels of etads-labels --kind extract or --kind match
   selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
              sentences above it, but at least --at-least and at most --sentences
+  content    the sentences with the largest ROUGE that the content model of etads-content expects; with --hypotheses,
+             sentences that a summariser wrote are candidates, too
   tagger     the sentences with the most probable words on average, according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
@@ -44,7 +46,12 @@ examples:
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="see below")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
-    add("--selection", metavar="DIR", type=Path, help="output folder of etads-select, for selector, tagger and phrases")
+    add(
+        "--selection",
+        metavar="DIR",
+        type=Path,
+        help="output folder of etads-select, for selector, content, tagger and phrases",
+    )
     add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
     add(
         "--sentences",
@@ -56,7 +63,15 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="for selector and tagger, instead of --sentences: the most probable sentences with N words in total",
+        help="for selector and tagger, instead of --sentences: the most probable sentences with N words in total; "
+        "for content: largest number of words of a summary (default: 1.2 times the mean of training)",
+    )
+    add(
+        "--hypotheses",
+        metavar="FILE",
+        type=Path,
+        help="for content: output of fairseq-generate for the same documents, with --nbest, or the log of "
+        "scripts/generate.sh; its sentences are candidates next to the documents'",
     )
     add(
         "--threshold",
@@ -92,9 +107,10 @@ def _check(args: argparse.Namespace) -> None:
         ("selection", needs),
         ("labels", args.by == "labels"),
         ("threshold", args.by in ("phrases", "selector")),
-        ("sentences", args.by not in ("oracle", "labels", "phrases")),
+        ("sentences", args.by not in ("oracle", "labels", "phrases", "content")),
         ("at_least", args.by == "selector"),
-        ("words", args.by in ("selector", "tagger")),
+        ("words", args.by in ("selector", "tagger", "content")),
+        ("hypotheses", args.by == "content"),
     ):
         value = getattr(args, option)
         if value is not None and not has_effect:

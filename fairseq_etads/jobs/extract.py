@@ -1,8 +1,9 @@
 """Extract sentences of documents as their summaries; for the command ``etads-extract``."""
 
 import argparse
+import re
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -10,15 +11,23 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
+from ..evaluation.content.choosing import LONGEST, Expectation, choose
+from ..evaluation.content.model import FILE, ContentModel
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..text.files import read_lines
 from ..text.picking import pick
+from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
+from .content import stems
 from .labels import need_marks, open_task
 from .runs import detokenizer_of
 
 SENTENCES, THRESHOLD = 3, 0.15
+
+_HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
+"""A line of fairseq's output: the number of a document, the score and the text of a hypothesis."""
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
 """Index of a document, its words, and all of its tokens -> the words of the selected sentences."""
@@ -45,7 +54,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         need_marks(pairs, f"--by {args.by}")
-    extract = _way(args, pairs, subwords, unit, args.labels or folder)
+    extract = _way(args, pairs, subwords, unit, args.labels or folder, tokenizer)
     words = sentences = 0
     with writing(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
@@ -57,8 +66,20 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str], labels: Path) -> Extract:
-    """Make the function that selects sentences as ``args`` say; ``labels`` is the folder with labels."""
+def _way(
+    args: argparse.Namespace,
+    pairs: PreparedPairs,
+    subwords: str,
+    unit: Optional[str],
+    labels: Path,
+    tokenizer: TextTokenizer,
+) -> Extract:
+    """Make the function that selects sentences as ``args`` say.
+
+    Args:
+        labels: folder with labels.
+        tokenizer: tokeniser of the data.
+    """
     if args.by == "labels":
         return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
@@ -104,7 +125,83 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
                 found[place].append(word)
         return [words for words in found if words]
 
+    if args.by == "content":
+        return _by_content(args, len(pairs), values, tokenizer)
     return {"selector": selector, "tagger": tagger, "phrases": phrases}[args.by]
+
+
+def _by_content(
+    args: argparse.Namespace,
+    documents: int,
+    values: Callable[[int, List[str]], List[Optional[float]]],
+    tokenizer: TextTokenizer,
+) -> Extract:
+    """Make the function that chooses sentences by a content model.
+
+    Args:
+        documents: number of documents.
+        values: probabilities of a document's sentences.
+        tokenizer: tokeniser of the data.
+    """
+    model = ContentModel.load(args.selection / FILE, f"etads-content {args.selection} makes it")
+    written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
+    most = args.words or LONGEST * model.length
+
+    def content(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        sentences = text.sentences()
+        probabilities = [value or 0.0 for value in values(number, tokens)]
+        probabilities = [*probabilities, *[0.0] * len(sentences)][: len(sentences)]
+        document = [stems(sentence) for sentence in sentences]
+        expected = Expectation(model.items(document, probabilities), model.length)
+        candidates = merged(sentences, document, written.get(number, []))
+        return [candidates[place] for place in choose([stems(words) for words in candidates], expected, most)]
+
+    return content
+
+
+def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
+    """Read the sentences of all hypotheses in an output of fairseq-generate, by the number of the document.
+
+    Raises:
+        InputError: the output has a hypothesis for a document that is not there, or none for one that is.
+    """
+    found: Dict[int, List[List[str]]] = {}
+    for line in read_lines(path):
+        match = _HYPOTHESIS.match(line)
+        if match:
+            sentences = (" ".join(words).split() for words in tokenizer.encode_words(match.group(2)))
+            found.setdefault(int(match.group(1)), []).extend(sentences)
+    if sorted(found) != list(range(documents)):
+        raise InputError(
+            f"--hypotheses {path}: it has hypotheses of {len(found):,} documents, and DATA has {documents:,}"
+        )
+    return found
+
+
+def merged(
+    sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
+) -> List[List[str]]:
+    """Merge a document's sentences and written ones, each once.
+
+    A written sentence comes after the first of the document's sentences with which it has the most different stems in
+    common.
+
+    Args:
+        sentences: words of the document's sentences.
+        document: the same as stems.
+        written: words of the written sentences.
+    """
+    words = [set(sentence) for sentence in document]
+    seen = {tuple(sentence) for sentence in document}
+    placed = [(number, 0, sentence) for number, sentence in enumerate(sentences)]
+    for rank, sentence in enumerate(written, 1):
+        key = tuple(stems(sentence))
+        if key not in seen:
+            seen.add(key)
+            common = set(key)
+            place = max(range(len(words)), key=lambda number: (len(words[number] & common), -number), default=0)
+            placed.append((place, rank, sentence))
+    return [sentence for _, _, sentence in sorted(placed, key=lambda row: row[:2])]
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:

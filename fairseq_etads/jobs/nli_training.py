@@ -35,6 +35,7 @@ from ..systems.entailment.model import (
     write_config,
     write_model,
 )
+from ..text.checksums import sha256
 from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
 from ..version import version
@@ -241,6 +242,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
+    about["files"] = _digests(settings)
     # A training continues only if all three files exist, since the best epoch's model might be lost otherwise.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
@@ -275,6 +277,15 @@ def _check_same(out: Path, settings: Settings) -> None:
                 f"MODEL {out}: it was trained with a different --{name.replace('_', '-')} ({before.get(name)}, now "
                 f"{value}); choose another folder"
             )
+
+    digests = read_config(out)["training"].get("files")  # earlier versions did not record them
+    if digests is not None and digests != _digests(settings):
+        raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
+
+
+def _digests(settings: Settings) -> List[str]:
+    """SHA-256 of the files of pairs, in the order of the options."""
+    return [sha256(path) for path in (*settings.train, *settings.valid)]
 
 
 def _make_trainer(pairs: Pairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
@@ -84,7 +84,10 @@ class Bidirectional(nn.Module):
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        # With the order of the texts, torch would also put their lengths back into it, and wait for a GPU to do so.
+        in_order = PackedSequence(packed.data, packed.batch_sizes)
+        states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
+        states = states.index_select(0, packed.unsorted_indices)
         hidden, cells = final if isinstance(final, tuple) else (final, None)
         last_cells = None if cells is None else torch.cat([cells[-2], cells[-1]], dim=1)
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells

@@ -128,11 +128,12 @@ def words_by_sentence(
         sentence (B, S), 0 where it is not real.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
-    total = int(numbers.max()) + 1 if numbers.numel() else 1
-    lengths = numbers.new_zeros(len(numbers), total).scatter_add(1, numbers, real.long())  # (B, all sentences)
+    lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    count, width = min(total, sentences), max(1, min(int(lengths.max()), words))
+    # one wait for a GPU
+    last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
+    count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)
     place = torch.where(kept, numbers * width + rank, count * width)  # the last column collects words that are not kept
     table = src_tokens.new_zeros(len(src_tokens), count * width + 1).scatter(1, place, src_tokens)

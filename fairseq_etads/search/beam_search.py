@@ -19,7 +19,7 @@ from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .strategies import continues_in_place, draws_words, extended_constraints, for_one_search, widest_beam
+from .strategies import continues_in_place, extended_constraints, for_one_search, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
@@ -131,8 +131,8 @@ class BeamSearch:
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
-        # Reports to observers and random draws must not depend on documents that are finished.
-        looks_always = self.device.type == "cpu" or self.on_step is not None or draws_words(self.strategy)
+        # Reports to observers must not depend on documents that are finished.
+        looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
     def _length_limits(self) -> List[int]:

@@ -211,11 +211,6 @@ def continues_in_place(strategy: Any) -> bool:
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
-def draws_words(strategy: Any) -> bool:
-    """Tell whether words are drawn, so that a document's words depend on the preceding rows."""
-    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
-
-
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
     """Find the largest beam size, up to ``beam``, for which the strategy has enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen

@@ -13,7 +13,7 @@ as wide as the vocabulary. *Search ids* means whichever of the two applies.
 """
 
 import copy
-from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -45,11 +45,12 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
 
-def _largest(counts: Tensor, most: Optional[int]) -> int:
-    """Return the largest of the numbers, 0 if there are none; or ``most``, if it is given."""
+def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
+    """Return the largest number of each tensor (B,), waiting once for a GPU; 0 without texts; or ``most``, if given."""
     if most is not None:
-        return most
-    return int(counts.max()) if counts.numel() else 0
+        return [most] * len(counts)
+    found: List[int] = torch.stack(list(counts)).amax(dim=1).tolist() if counts[0].numel() else [0] * len(counts)
+    return found
 
 
 class BatchVocab:
@@ -98,7 +99,10 @@ class BatchVocab:
         self.unk = unk
         outside = src_tokens >= known_words  # words that the model does not know
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
-        slot_count = _largest(self.slots_used, most)
+        self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
+        self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
+        slot_count, width = _largest([self.slots_used, distinct], most)
+        width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
         # dictionary id of each slot (B, K); the extra column collects positions without a slot, and is cut off
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
@@ -107,9 +111,6 @@ class BatchVocab:
 
         extended = torch.where(outside, slots + known_words, src_tokens)
         self.source_columns = extended if candidates is None else candidates.columns(extended)
-        self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
-        self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        width = max(1, _largest(distinct, most))  # U
         self.is_word = torch.arange(width, device=src_tokens.device) < distinct[:, None]
         columns = src_tokens.new_zeros(len(src_tokens), width + 1)
         columns = columns.scatter(1, torch.where(self.copyable, self.word_numbers, width), self.source_columns)

@@ -102,28 +102,31 @@ with_example() {
 # prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
 # the words that are not known; in OUT/example.
 prepare_example() {
-    local dir=$out/example split
-    [ ! -f "$dir/finished.txt" ] || return 0
+    local dir=$out/example split cut=("$out"/example/words.{train,valid,test}.{source,target})
     mkdir -p "$dir"
-    python "$ROOT/scripts/evidence.py" words "$dir" --prepared "$data/prepared" --lengths "${words[@]}"
+    once --makes "${cut[@]}" "$dir/dict.txt" "$dir/known.txt" --reads "$data/prepared" "$data/prepared/tokens" \
+        -- python "$ROOT/scripts/evidence.py" words "$dir" --prepared "$data/prepared" --lengths "${words[@]}"
     for split in train valid test; do
-        supervise python "$example/preprocess.py" --source "$dir/words.$split.source" --target "$dir/words.$split.target" \
+        once --makes "$dir/$split.source" "$dir/$split.target" --reads "$dir/words.$split".{source,target} "$dir/known.txt" \
+            -- python "$example/preprocess.py" --source "$dir/words.$split.source" --target "$dir/words.$split.target" \
             --vocab "$dir/known.txt" --source-out "$dir/$split.source" --target-out "$dir/$split.target"
     done
-    supervise fairseq-preprocess --source-lang source --target-lang target --trainpref "$dir/train" --validpref "$dir/valid" \
+    once --makes "$dir"/bin/{train,valid,test}.source-target.{source,target}.{bin,idx} "$dir"/bin/dict.{source,target}.txt \
+        --reads "$dir"/{train,valid,test}.{source,target} "$dir/dict.txt" \
+        -- fairseq-preprocess --source-lang source --target-lang target --trainpref "$dir/train" --validpref "$dir/valid" \
         --testpref "$dir/test" --srcdict "$dir/dict.txt" --tgtdict "$dir/dict.txt" --destdir "$dir/bin" > "$dir/log.txt" 2>&1
-    touch "$dir/finished.txt"
 }
 
 # summarise_by_example RUN: write summaries of the test documents, with the options of GENERATE.
 summarise_by_example() {
-    local run=$1 dir=$out/example
-    [ ! "$run/summaries.txt" -nt "$run/finished.txt" ] || return 0
-    say "summarising the test documents with fairseq's example"
-    with_example supervise python "$ROOT/scripts/evidence.py" search "$run/checkpoints/checkpoint_best.pt" "$run/tokens.txt" \
-        --data "$dir/bin" --user-dir "$example/pointer_generator_src" "${GENERATE[@]}" ${device[@]+"${device[@]}"}
-    python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
-    python "$ROOT/scripts/evidence.py" detokenise "$run/words.txt" "$run/summaries.txt" --prepared "$data/prepared"
+    local run=$1 dir=$out/example checkpoint=$1/checkpoints/checkpoint_best.pt
+    with_example once --makes "$run/tokens.txt" --reads "$checkpoint" "$dir/bin" \
+        -- python "$ROOT/scripts/evidence.py" search "$checkpoint" "$run/tokens.txt" --data "$dir/bin" \
+        --user-dir "$example/pointer_generator_src" "${GENERATE[@]}" ${device[@]+"${device[@]}"}
+    once --makes "$run/words.txt" --reads "$dir/words.test.source" "$run/tokens.txt" \
+        -- python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
+    once --makes "$run/summaries.txt" --reads "$run/words.txt" "$data/prepared" "$data/prepared/bin/dict.target.txt" \
+        -- python "$ROOT/scripts/evidence.py" detokenise "$run/words.txt" "$run/summaries.txt" --prepared "$data/prepared"
 }
 
 # train_system RUN SYSTEM SEED: train RUN with all settings of SYSTEM.
@@ -175,16 +178,22 @@ summarise_system() {
 
 # record_system RUN SYSTEM SEED [CHECKPOINT]: score the summaries, and write the record.
 record_system() {
-    local run=$1 system=$2 seed=$3 record=$results/$corpus/$2-$3.json
-    [ ! "$record" -nt "$run/summaries.txt" ] || return 0
-    etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json" --per-example "$run/scores.jsonl"
-    etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "summaries=$run/summaries.txt" \
+    local run=$1 system=$2 seed=$3 text=$data/text reads=("$1"/{rouge.json,scores.jsonl,analysis.json}) word
+    once --makes "$run/rouge.json" "$run/scores.jsonl" --reads "$run/summaries.txt" "$text/test.target" \
+        -- etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" --per-example "$run/scores.jsonl"
+    once --makes "$run/analysis.json" --reads "$run/summaries.txt" "$text"/test.{source,target} \
+        -- etads-analyse --source "$text/test.source" --reference "$text/test.target" --system "summaries=$run/summaries.txt" \
         --json "$run/analysis.json" > /dev/null
     case $system in
         etads_basic) ;;
-        etads* | layers_*) python "$ROOT/scripts/attention_figures.py" "$run" --prepared "$data/prepared" --json "$run/attention.json" ;;
+        etads* | layers_*)
+            once --makes "$run/attention.json" --reads "$run/checkpoints/checkpoint_best.pt" "$data/prepared/bin" \
+                -- python "$ROOT/scripts/attention_figures.py" "$run" --prepared "$data/prepared" --json "$run/attention.json" ;;
     esac
-    python "$ROOT/scripts/evidence.py" record "$run" --corpus "$corpus" --system "$system" --seed "$seed" --results "$results" \
+    for word in attention.json finished.txt train.log; do [ ! -f "$run/$word" ] || reads+=("$run/$word"); done
+    for word in "$run"/likelihood*; do [ ! -f "$word" ] || reads+=("$word"); done
+    once --record "$run/record.made.json" --makes "$results/$corpus/$system-$seed.json" --reads "${reads[@]}" \
+        -- python "$ROOT/scripts/evidence.py" record "$run" --corpus "$corpus" --system "$system" --seed "$seed" --results "$results" \
         --command "scripts/reproduce/evidence.sh --corpus $corpus --systems $system --seeds $seed --steps $steps" \
         ${4:+--checkpoint "$4"}
 }
@@ -195,8 +204,8 @@ case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text"
 for system in $systems; do
     case $system in lead* | oracle*) run=$out/$system-1 ;; *) continue ;; esac
     mkdir -p "$run"
-    [ -f "$run/summaries.txt" ] ||
-        python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
+    once --makes "$run/summaries.txt" --reads "$data/text"/test.{source,target} \
+        -- python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
     record_system "$run" "$system" 1
 done
 for seed in $seeds; do

@@ -22,7 +22,7 @@ from fairseq.trainer import Trainer
 from helpers import RECURRENT, SMALL, model_config
 from omegaconf import OmegaConf, open_dict
 from recurrent import EXTRACTOR, FACTORS
-from steps import make_dictionary, make_sample, make_task
+from steps import DOCUMENTS, SUMMARIES, make_dictionary, make_sample, make_task
 
 from fairseq_etads.models import rnn, transformer_options
 from fairseq_etads.systems.abs import options as nnlm_options
@@ -201,9 +201,9 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
     return trainer, sample_for(arch, model)
 
 
-def sample_for(arch, model):
-    """A batch, with labels for models that select."""
-    sample = make_sample(model)
+def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):
+    """A batch of three pairs, with labels for models that select; the first document has two sentences or more."""
+    sample = make_sample(model, documents, summaries)
     tokens = sample["net_input"]["src_tokens"]
     if arch == "pointer_extractor":
         sample["labels"] = torch.tensor([[1, 0], [0, -1], [0, -1]])

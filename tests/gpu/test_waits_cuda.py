@@ -44,14 +44,14 @@ SEARCH = {
     ("pointer", "sentences"): (1.0, 0.5),
     ("pointer", "prefix"): (1.0, 0.5),
     ("pointer", "diverse"): (1.0, 1.5),
+    ("pointer", "sampled"): (1.0, 0.5),
     ("pointer", "allowed"): (2.5, 3.0),
     ("pointer", "required, unordered"): (3.5, 2.0),
     ("switch", "plain"): (1.0, 0.5),
     ("ensemble", "plain"): (1.2, 0.5),
     ("recurrent", "plain"): (1.0, 0.5),
     ("see", "plain"): (1.0, 0.5),
-    # a recurrent model that reads sentence by sentence: more is looked up before the first step
-    ("sentences", "plain"): (1.3, 0.5),
+    ("sentences", "plain"): (1.0, 0.5),
     ("convolutions", "plain"): (1.0, 0.5),
 }
 LONG = {"max_len_b": 28, "min_len": 26}

@@ -28,7 +28,7 @@ from ...version import __version__
 from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
 from .mert import NBest, best_weights
 from .report import plain
-from .store import TrialStore
+from .store import VERSION, TrialStore
 from .tune import Listener, chosen_pairs, fingerprint_of_model
 
 OPTION = "extractive_weights"
@@ -190,7 +190,7 @@ def tune_weights(
         "--seed": seed,
         "--starting-points": points,
         "way of scoring": scorer.settings.signature(1),
-        "version of fairseq-etads": __version__,
+        VERSION: __version__,
     }
     make = functools.partial(
         _decode, rounds=rounds, encoded=encoded, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener

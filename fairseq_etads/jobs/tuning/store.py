@@ -10,6 +10,8 @@ from ...platform.errors import InputError
 from ...platform.processes import lock
 from ...text.resumable import differing, json_line, json_lines
 
+VERSION = "version of fairseq-etads"
+"""Name of the setting that is recorded, but may change."""
 FORMAT = "fairseq-etads trials"
 
 
@@ -21,7 +23,8 @@ class TrialStore:
 
     Args:
         path: path of the file, which is created if it does not exist.
-        settings: everything that determines a trial's figures, under names for messages; JSON values.
+        settings: everything that determines a trial's figures, under names for messages; JSON values. Trials continue
+            with another :data:`VERSION`, which is only recorded.
 
     Attributes:
         trials: all trials in order.
@@ -61,8 +64,8 @@ class TrialStore:
                 )
             if number:
                 self.trials.append(record)
-            elif record != head:
-                self._refuse(record, head)
+            elif _compared(record) != _compared(head):
+                self._refuse(_compared(record), _compared(head))
         return whole
 
     def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
@@ -102,3 +105,11 @@ class TrialStore:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
+    """First line of a file without the version of the project that began it."""
+    settings = head.get("settings")
+    if not isinstance(settings, dict):
+        return head
+    return {**head, "settings": {name: value for name, value in settings.items() if name != VERSION}}

@@ -28,7 +28,7 @@ from ...version import version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna, propose
 from .space import Parameter, decoding_of, make_space
-from .store import TrialStore
+from .store import VERSION, TrialStore
 
 RESAMPLES = 10_000
 _DEFAULTS = "set of default options"
@@ -185,7 +185,7 @@ def tune(
         "--seed": seed,
         "--search or --range": {parameter.name: parameter.values for parameter in space},
         "way of scoring": scoring,
-        "version of fairseq-etads": version(),
+        VERSION: version(),
     }
     with TrialStore(out / TRIALS_FILE, settings) as store:
         _Study(encoded, pairs, space, defaults, metric, seed, store, listener).run(trials)

@@ -14,7 +14,7 @@ from fairseq_etads.evaluation import rouge
 from fairseq_etads.jobs.tuning import proposals, report
 from fairseq_etads.jobs.tuning.proposals import propose
 from fairseq_etads.jobs.tuning.space import Parameter, allowed_values, decoding_of, make_space, parse_values
-from fairseq_etads.jobs.tuning.store import TrialStore
+from fairseq_etads.jobs.tuning.store import VERSION, TrialStore
 from fairseq_etads.jobs.tuning.tune import Listener, tune
 from fairseq_etads.platform.errors import InputError
 
@@ -233,6 +233,18 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
         assert path.read_bytes() == damage
     with pytest.raises(InputError, match="cannot be written"):
         TrialStore(tmp_path / "no" / "trials.jsonl", {})
+
+
+def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
+    """Every new commit of an editable checkout has another version, and the trials used to be refused."""
+    path = tmp_path / "trials.jsonl"
+    with TrialStore(path, {"model": "a", VERSION: "0.1"}) as store:
+        store.append({"number": 0})
+    with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
+        assert store.trials == [{"number": 0}]
+    assert TrialStore.peek(path)[0] == {"model": "a", VERSION: "0.1"}
+    with pytest.raises(InputError, match=r"made with another model; name"):
+        TrialStore(path, {"model": "b", VERSION: "0.2"})
 
 
 # ---- searches

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,40 @@ def test_what_failed_is_not_done(tmp_path, code, status, said):
     assert not (tmp_path / "out.made.json").exists()
 
 
+@pytest.mark.parametrize("script", sorted(SCRIPTS.rglob("*.sh")), ids=lambda path: path.name)
+def test_no_script_compares_times(script):
+    """A clock that was wrong, a copy or a checkout would leave old results in place."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if re.search(r"\s-(nt|ot|newer\w*)\s", line)] == []
+
+
+def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
+    """Times do not count: the text that changes is older than the model."""
+    (tmp_path / "text").mkdir()
+    (tmp_path / "etads-nli").write_text(
+        '#!/bin/sh\necho "$1" >> count\nmkdir -p nli/pairs nli/model\ncase $1 in\n'
+        "synthesise) for s in train valid; do cp text/$s.target nli/pairs/$s.tsv; done ;;\n"
+        "train) cp nli/pairs/train.tsv nli/model/model.safetensors; echo {} > nli/model/config.json ;;\nesac\n"
+    )
+    (tmp_path / "etads-nli").chmod(0o755)
+    code = f'source "{SCRIPTS}/recipes.sh"; train_nli text nli --epochs "$1"'
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    def train(text, epochs="2"):
+        for split in ("train", "valid"):
+            (tmp_path / "text" / f"{split}.target").write_text(text)
+            os.utime(tmp_path / "text" / f"{split}.target", (0, 0))
+        environment = {**os.environ, "PATH": path}
+        subprocess.run(["bash", "-c", code, "x", epochs], cwd=tmp_path, env=environment, check=True)
+        done, _ = (tmp_path / "count").read_text().split(), (tmp_path / "count").write_text("")
+        return done, (tmp_path / "nli" / "model" / "model.safetensors").read_text()
+
+    assert train("a\n") == (["synthesise", "train"], "a\n")
+    assert train("a\n") == ([], "a\n")
+    assert train("b\n") == (["synthesise", "train"], "b\n")
+    assert train("b\n", epochs="3") == (["train"], "b\n")
+
+
 @pytest.fixture
 def train(tmp_path):
     """Trains with a stand-in for fairseq-train, which says so in ``count``; returns the process."""
@@ -91,11 +126,24 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
     assert "last checkpoint: run/checkpoints/checkpoint_last.pt" in train("--seed", "1").stderr
     assert "already trained with these options" in train("--seed", "1", "--log-interval", "7").stderr
     assert train.count() == 1
-    said = train("--seed", "2").stderr
-    assert "a training with other options" in said and "     < 1\n     > 2\n" in said and train.count() == 2
+    said = train("--seed", "1", "--lr", "2").stderr
+    assert "a training with other options" in said and "     > --lr\n     > 2\n" in said and train.count() == 2
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 2}')
-    result = train("--seed", "2")
+    result = train("--seed", "1", "--lr", "2")
     assert result.returncode == 2 and "trained with other data, which were at" in result.stderr and train.count() == 2
+
+
+def test_a_training_is_not_continued_with_another_seed(train, tmp_path):
+    """It used to end with the weights of the first seed, and to be recorded as a training with the second."""
+    train("--lr", "1")
+    record = (tmp_path / "run" / "training.json").read_text()
+    for options in (["--seed", "2"], ["--seed=2"]):
+        result = train("--lr", "1", *options)
+        assert result.returncode == 2 and "--seed 2: run holds a training with --seed 1; name another" in result.stderr
+    assert train.count() == 1 and (tmp_path / "run" / "training.json").read_text() == record
+    assert "seed" not in train("--lr", "2", "--seed", "1").stderr.split("other options")[0] and train.count() == 2
+    (tmp_path / "run" / "checkpoints" / "checkpoint_last.pt").unlink()
+    assert train("--lr", "1", "--seed", "2").returncode == 0 and train.count() == 3
 
 
 def test_a_training_that_failed_is_tried_again(train, tmp_path):

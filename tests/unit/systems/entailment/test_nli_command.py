@@ -2,7 +2,9 @@
 
 import json
 import random
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
@@ -94,6 +96,21 @@ def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, ca
     monkeypatch.setattr(nli_training.Trainer, "epoch", lambda *_: pytest.fail("it was trained again"))
     assert train(trained, pairs, "--epochs", "5") == 0
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
+
+
+def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
+    """The same path may hold other pairs of the same words; the old model was said to be the one of these."""
+    files = [str(shutil.copy(path, tmp_path)) for path in pairs]
+    assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 0
+    Path(files[0]).write_text("".join(reversed(Path(files[0]).read_text().splitlines(keepends=True))))
+    capsys.readouterr()
+    assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 2
+    assert "model: it was trained on other pairs; choose another folder" in capsys.readouterr().err
+    config = tmp_path / "model" / "config.json"
+    about = json.loads(config.read_text())
+    del about["training"]["files"]  # as earlier versions wrote it
+    config.write_text(json.dumps(about))
+    assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 0
 
 
 def test_a_model_that_is_gone_is_made_again(pairs, tmp_path, capsys):

@@ -1,0 +1,179 @@
+"""Features of a document's words and bigrams, from which the content model predicts whether the summary has them.
+
+An *item* is a word or bigram (a *gram*) with a count k: the summary has it if the gram occurs in the summary at least k
+times, as ROUGE counts. Words are stems. Bigrams of a document do not cross its sentences.
+"""
+
+import math
+from collections import Counter, defaultdict
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+Gram = Tuple[str, ...]
+Item = Tuple[Gram, int]
+Sentences = Sequence[Sequence[str]]
+
+MOST_COUNTED = {1: 4, 2: 1}
+"""Number of words of a gram -> the largest count of an item."""
+PRIOR_WEIGHT = 10.0
+"""Number of documents that the mean of all items weighs in an item's prior."""
+WIDTHS = {1: 21, 2: 26}
+"""Number of words of a gram -> number of features."""
+
+
+def grams(words: Sequence[str], order: int) -> Iterator[Gram]:
+    """Grams of ``order`` words, in order of their places."""
+    return zip(*(words[start:] for start in range(order)))
+
+
+def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
+    """Count the grams of a summary; they may cross sentences, as in ROUGE."""
+    return Counter(grams([word for sentence in sentences for word in sentence], order))
+
+
+def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
+    """Count the grams of a document, within sentences."""
+    return Counter(gram for sentence in sentences for gram in grams(sentence, order))
+
+
+class Priors:
+    """Proportions of training documents with an item whose summaries have it, too.
+
+    Attributes:
+        counts: item -> number of documents that have it, and of their summaries that have it.
+        base: (order, count) -> the proportion over all items.
+    """
+
+    def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
+        self.counts, self.base = counts, base
+
+    @classmethod
+    def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "Priors":
+        """Count the items of all pairs of a document and its summary."""
+        found: Dict[Item, List[int]] = {}
+        totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
+        for document, summary in pairs:
+            for order, most in MOST_COUNTED.items():
+                wanted = summary_counts(summary, order)
+                for gram, number in document_counts(document, order).items():
+                    has = wanted.get(gram, 0)
+                    for count in range(1, min(number, most) + 1):
+                        for row in (found.setdefault((gram, count), [0, 0]), totals[order, count]):
+                            row[0] += 1
+                            row[1] += has >= count
+        base = {key: row[1] / row[0] for key, row in totals.items()}
+        return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
+
+    def frequent(self, least: int) -> "Priors":
+        """Drop the items of fewer than ``least`` documents."""
+        return Priors({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
+
+    def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
+        """Logit of an item's prior, and the logarithm of its number of documents plus one.
+
+        Args:
+            without: 1 or 0 for a training document whose summary has the item or not; it is left out. -1: none is.
+        """
+        documents, summaries = self.counts.get(item, (0, 0))
+        if without >= 0 and documents:
+            documents, summaries = documents - 1, summaries - without
+        base = self.base.get((len(item[0]), item[1]), 0.5)
+        return logit((summaries + PRIOR_WEIGHT * base) / (documents + PRIOR_WEIGHT)), math.log(documents + 1)
+
+
+def logit(probability: float) -> float:
+    """Logit, for probabilities from 0.001 to 0.999."""
+    probability = min(max(probability, 1e-3), 1 - 1e-3)
+    return math.log(probability / (1 - probability))
+
+
+class Table(NamedTuple):
+    """Items of a document of one order.
+
+    Attributes:
+        items: the items.
+        features: their features, (items, WIDTHS[order]).
+        labels: whether the summary has each; empty without a summary.
+    """
+
+    items: List[Item]
+    features: np.ndarray
+    labels: List[bool]
+
+
+def tables(
+    document: Sentences,
+    probabilities: Sequence[float],
+    priors: Priors,
+    summary: Sentences = (),
+    held_out: bool = False,
+) -> Dict[int, Table]:
+    """Compute the features of a document's items; returns a table per order.
+
+    Args:
+        probabilities: probability of each sentence from an extractor.
+        summary: reference, for labels.
+        held_out: leave the pair out of the priors, which were learned from it among others.
+    """
+    places = {order: _places(document, order) for order in MOST_COUNTED}
+    by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
+    ranks = {number: rank for rank, number in enumerate(by_probability)}
+    word_priors: Dict[Gram, float] = {}
+    found = {}
+    for order, most in MOST_COUNTED.items():
+        wanted: Mapping[Gram, int] = summary_counts(summary, order)
+        items: List[Item] = []
+        rows: List[List[float]] = []
+        labels: List[bool] = []
+        for gram, numbers in places[order].items():
+            common = _of_gram(numbers, probabilities, ranks, len(document))
+            if order == 2:
+                first, second = word_priors[gram[:1]], word_priors[gram[1:]]
+                common += [first, second, min(first, second)]
+                common += [math.log(len(places[1][word])) for word in (gram[:1], gram[1:])]
+            for count in range(1, min(len(numbers), most) + 1):
+                has = wanted.get(gram, 0) >= count
+                prior, known = priors.of((gram, count), int(has) if held_out else -1)
+                if order == 1 and count == 1:
+                    word_priors[gram] = prior
+                items.append((gram, count))
+                rows.append([*common, prior, known, count, prior * common[0]])
+                labels.append(has)
+        features = np.array(rows, dtype=np.float32).reshape(len(rows), WIDTHS[order])
+        found[order] = Table(items, features, labels if summary else [])
+    return found
+
+
+def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
+    """Gram -> numbers of the sentences in which it occurs, in order, once per occurrence."""
+    found: Dict[Gram, List[int]] = {}
+    for number, sentence in enumerate(document):
+        for gram in grams(sentence, order):
+            found.setdefault(gram, []).append(number)
+    return found
+
+
+def _of_gram(
+    numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
+) -> List[float]:
+    """Features of a gram: frequency, probabilities of its sentences, their places and their ranks."""
+    different = sorted(set(numbers))
+    values = sorted((probabilities[number] for number in different), reverse=True)
+    best = min(ranks[number] for number in different)
+    return [
+        math.log(len(numbers)),
+        math.log(len(different)),
+        math.log(1 + 10 * len(numbers) / sentences),
+        values[0],
+        values[1] if len(values) > 1 else 0.0,
+        sum(values) / len(values),
+        logit(1 - math.prod(1 - value for value in values)),
+        different[0] / sentences,
+        different[-1] / sentences,
+        float(different[0] == 0),
+        float(different[-1] == sentences - 1),
+        float(different[-1] == sentences - 2),
+        math.log(sentences),
+        *(float(best < rank) for rank in (1, 2, 4, 8)),
+    ]

@@ -1,0 +1,191 @@
+"""Train a content model from the run of an extractor, for the command ``etads-content``."""
+
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.texts import Text, summary_sentences
+from ..data.prepared import PreparedPairs
+from ..evaluation.content.features import MOST_COUNTED, WIDTHS, Priors, tables
+from ..evaluation.content.model import FILE, LEAST_DOCUMENTS, ContentModel, Network
+from ..evaluation.rouge import Settings
+from ..vocabulary.kinds import detect_subwords
+from .labels import need_marks, open_task
+
+HIDDEN = 32
+"""Width of both hidden layers."""
+BATCH, RATE, EPOCHS = 2048, 3e-3, 2
+"""Items per step, Adam's first rate, which falls to 0, and passes over the items."""
+LEAST_STEPS = 400
+"""Number of steps below which batches become smaller."""
+
+
+class Pair(NamedTuple):
+    """A training pair.
+
+    Attributes:
+        document, summary: stems of each sentence.
+        probabilities: probability of each sentence of the document.
+    """
+
+    document: List[List[str]]
+    probabilities: List[float]
+    summary: List[List[str]]
+
+
+class ContentTexts:
+    """Pairs of a split as stems, with their probabilities.
+
+    Args:
+        run: run of an extractor, with the probabilities of etads-select.
+        folder: its binarised data.
+        split: name of the split.
+
+    Raises:
+        InputError: probabilities are missing or of other documents, or documents have no sentence marks.
+    """
+
+    def __init__(self, run: Path, folder: Path, split: str):
+        task = open_task(folder)
+        task.load_dataset(split)
+        self.pairs = PreparedPairs(task.dataset(split))
+        self._subwords = detect_subwords(task.src_dict)
+        need_marks(self.pairs, "RUN/prepared")
+        self._file = SelectionFile(run / file_name("probabilities", "sentences", split), "RUN")
+
+    def __len__(self) -> int:
+        return min(len(self.pairs), len(self._file))
+
+    def __getitem__(self, number: int) -> Pair:
+        tokens = self.pairs.document(number)
+        document = Text.of(tokens, self._subwords).sentences()
+        probabilities = padded(self._file.row_of(number, tokens), len(document))
+        summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
+        return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
+
+
+def stems(words: Sequence[str]) -> List[str]:
+    """Stems of words, as ROUGE compares them."""
+    return Settings().tokenizer.tokenize(" ".join(words))
+
+
+def padded(fields: Sequence[str], sentences: int) -> List[float]:
+    """Probabilities of ``sentences`` sentences; 0 for the ones that the extractor did not read."""
+    values = [0.0 if field == NOTHING else float(field) for field in fields]
+    return [*values, *[0.0] * sentences][:sentences]
+
+
+def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
+    """Train a content model and write it into the run; yields messages.
+
+    Args:
+        run: run of an extractor, with probabilities of the split train.
+        folder: its binarised data.
+        documents: number of training documents from which the networks learn; the priors are of all.
+        seed: seed of the choice of documents and of the networks.
+
+    Raises:
+        InputError: probabilities are missing or of other documents, or documents have no sentence marks.
+    """
+    texts = ContentTexts(run, folder, "train")
+    words = 0
+
+    def pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
+        nonlocal words
+        for number in tqdm(range(len(texts)), desc="counting words and bigrams", unit=" documents", disable=None):
+            pair = texts[number]
+            words += sum(map(len, pair.summary))
+            yield pair.document, pair.summary
+
+    priors = Priors.learn(pairs())
+    random = np.random.RandomState(seed)
+    chosen = random.permutation(len(texts))[:documents]
+    found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
+    labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
+        pair = texts[number]
+        if any(pair.document) and any(pair.summary):
+            for order, table in tables(pair.document, pair.probabilities, priors, pair.summary, True).items():
+                found[order].append(table.features)
+                labels[order].extend(table.labels)
+    networks = {
+        order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
+        for order in MOST_COUNTED
+    }
+    ContentModel(priors, networks, words / max(len(texts), 1)).save(run / FILE)
+    kept = len(priors.frequent(LEAST_DOCUMENTS).counts)
+    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
+    area = validation_area(run, folder)
+    if area:
+        yield "area under the ROC curve, validation: " + ", ".join(
+            f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
+        )
+
+
+def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
+    """Train a network by Adam on the binary cross-entropy.
+
+    Args:
+        features: a row per item.
+        labels: label of each row.
+    """
+    x, y = torch.from_numpy(features.astype(np.float32)), torch.tensor(labels, dtype=torch.float32)
+    mean = x.mean(0) if len(x) else x.new_zeros(x.size(1))
+    deviation = (x.std(0) if len(x) > 1 else x.new_zeros(x.size(1))) + 1e-3
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [nn.Linear(x.size(1), HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 1)]
+        network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
+        _descend(network, (x - mean) / deviation, y)
+    weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
+    return Network(mean.numpy(), deviation.numpy(), weights)
+
+
+def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
+    """Train a network; the rate falls to 0."""
+    batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
+    steps = EPOCHS * -(-len(x) // batch)
+    optimizer = torch.optim.Adam(network.parameters(), RATE)
+    done = 0
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(x)).split(batch):
+            for group in optimizer.param_groups:
+                group["lr"] = RATE * (1 - done / steps)
+            loss = nn.functional.binary_cross_entropy_with_logits(network(x[rows])[:, 0], y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            done += 1
+
+
+def validation_area(run: Path, folder: Path) -> Dict[int, float]:
+    """Area under the ROC curve of the items of the split valid, per order; empty without the split."""
+    if not (run / file_name("probabilities", "sentences", "valid")).is_file():
+        return {}
+    model = ContentModel.load(run / FILE, "run etads-content again")
+    texts = ContentTexts(run, folder, "valid")
+    scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
+    labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    for number in range(len(texts)):
+        pair = texts[number]
+        if any(pair.document) and any(pair.summary):
+            for order, table in tables(pair.document, pair.probabilities, model.priors, pair.summary).items():
+                scores[order].extend(model.networks[order].probabilities(table.features).tolist())
+                labels[order].extend(table.labels)
+    areas = {order: _area(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED}
+    return {order: area for order, area in areas.items() if area is not None}
+
+
+def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
+    """Area under the ROC curve; None if all labels are equal. Of equal scores, each order counts a half."""
+    positive = int(labels.sum())
+    if not 0 < positive < len(labels):
+        return None
+    _, numbers, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[numbers]
+    return float((ranks[labels].sum() - positive * (positive + 1) / 2) / (positive * (len(labels) - positive)))

@@ -1,0 +1,119 @@
+"""etads-content and etads-extract --by content, in process, on data in which one kind of word makes summaries."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from selection_data import write_data
+
+from fairseq_etads.commands.content import main
+from fairseq_etads.commands.extract import main as extract
+from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.evaluation.content.model import ContentModel
+from fairseq_etads.jobs.content import _area, fit
+
+SPLITS = {"train": 120, "valid": 12, "test": 8}
+
+
+def pair(r):
+    """A document with two sentences of key words, and the summary that has the same words in another order."""
+    plain = [[f"plain{r.randint(0, 25)}" for _ in range(5)] for _ in range(4)]
+    words = [f"key{number}" for number in r.sample(range(26), 10)]
+    keys = [words[:5], words[5:]]
+    sentences = [*plain, *keys]
+    r.shuffle(sentences)
+    return " <q> ".join(map(" ".join, sentences)), " <q> ".join(map(" ".join, reversed(keys)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("content")
+    r = random.Random(5)
+    pairs = {split: [pair(r) for _ in range(count)] for split, count in SPLITS.items()}
+    write_data(path / "prepared" / "bin", pairs)
+    for split, rows in pairs.items():
+        fields = [
+            (source_hash(document.split()), [f"{r.random():.4g}" for _ in document.split("<q>")])
+            for document, _ in rows
+        ]
+        write_rows(
+            path / f"probabilities.sentences.{split}", {"documents": len(rows), "truncate_source": 100_000}, fields
+        )
+    assert main([str(path), "--documents", "100"]) == 0
+    return path, pairs
+
+
+def chosen(made, *options):
+    path, _ = made
+    arguments = [str(path / "prepared"), str(path / "out.txt"), "--by", "content", "--selection", str(path), *options]
+    assert extract(arguments) == 0
+    return [[sentence.split() for sentence in line.split("<q>")] for line in (path / "out.txt").open()]
+
+
+def test_sentences_with_the_words_of_summaries_are_chosen(made):
+    for summary, (document, reference) in zip(chosen(made), made[1]["test"]):
+        wanted = [sentence.split() for sentence in document.split("<q>") if "key" in sentence]
+        words = [word for sentence in summary for word in sentence]
+        assert summary == wanted and sorted(words) == sorted(reference.replace("<q>", "").split())
+    assert all(len(summary) == 1 for summary in chosen(made, "--words", "5"))
+
+
+def test_written_sentences_are_candidates(made, capsys):
+    """A hypothesis with all key words in one sentence fits the budget, which no two sentences of the document do."""
+    path, pairs = made
+    written = []
+    for number, (document, _) in enumerate(pairs["test"]):
+        keys = [word for word in dict.fromkeys(document.split()) if word.startswith("key")]
+        written += [f"D-{number}\t-1.0\tplain0 plain1 plain2 <q> {' '.join(keys[:9])}", f"H-{number}\t-1.0\tnothing"]
+    (path / "hypotheses").write_text("\n".join(["some line", *written]) + "\n")
+    for summary, (document, _) in zip(
+        chosen(made, "--words", "9", "--hypotheses", str(path / "hypotheses")), pairs["test"]
+    ):
+        keys = [word for word in dict.fromkeys(document.split()) if word.startswith("key")]
+        assert summary == [keys[:9]]
+    (path / "hypotheses").write_text("D-0\t-1.0\tplain0\n")
+    arguments = [str(path / "prepared"), str(path / "no.txt"), "--by", "content", "--selection", str(path)]
+    assert extract([*arguments, "--hypotheses", str(path / "hypotheses")]) == 2
+    assert "it has hypotheses of 1 documents, and DATA has 8" in capsys.readouterr().err
+    assert extract([*arguments[:3], "lead", "--hypotheses", str(path / "hypotheses")]) == 2
+    assert "has no effect with --by lead" in capsys.readouterr().err
+
+
+def test_training_reports_areas_and_can_be_repeated(made, capsys):
+    path, _ = made
+    before = ContentModel.load(path / "content.npz", "")
+    assert main([str(path), "--documents", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "of 120 pairs, networks from 100" in said
+    assert float(said.rpartition("words ")[2].split(",")[0]) > 0.95
+    after = ContentModel.load(path / "content.npz", "")
+    assert before.length == after.length == 10
+    for order, network in before.networks.items():
+        for (weight, _), (again, _) in zip(network.layers, after.networks[order].layers):
+            assert np.array_equal(weight, again)
+
+
+def test_a_missing_model_is_named(made, tmp_path, capsys):
+    path, _ = made
+    (tmp_path / "probabilities.sentences.test").write_bytes((path / "probabilities.sentences.test").read_bytes())
+    arguments = [str(path / "prepared"), str(tmp_path / "no.txt"), "--by", "content", "--selection", str(tmp_path)]
+    assert extract(arguments) == 2
+    assert f"there is no {tmp_path}/content.npz; etads-content {tmp_path} makes it" in capsys.readouterr().err
+
+
+def test_a_network_learns_what_no_line_separates():
+    features = np.random.RandomState(0).randn(200_000, 3).astype("float32") * [5, 1, 1] + [7, 0, 0]
+    labels = (abs(features[:, 0] - 7) < 3).tolist()
+    state = torch.random.get_rng_state()
+    network = fit(features, labels, 1)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert ((network.probabilities(features) > 0.5) == labels).mean() > 0.9
+
+
+def test_the_area_is_the_share_of_ordered_pairs():
+    r = np.random.RandomState(1)
+    scores, labels = r.randint(0, 6, 60) / 6, r.rand(60) < 0.4
+    pairs = [(a > b) + (a == b) / 2 for a in scores[labels] for b in scores[~labels]]
+    assert _area(scores, labels) == pytest.approx(np.mean(pairs))
+    assert _area(scores, np.ones(60, dtype=bool)) is None

@@ -1,0 +1,147 @@
+"""The content model: priors, features, the file, and the choice of sentences by expected ROUGE."""
+
+import itertools
+import math
+import random
+
+import numpy as np
+import pytest
+from rouge_score import rouge_scorer
+
+from fairseq_etads.evaluation.content.choosing import SAME, Expectation, choose
+from fairseq_etads.evaluation.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
+from fairseq_etads.evaluation.content.model import FILE, ContentModel, Network
+from fairseq_etads.platform.errors import InputError
+
+
+def text(r, sentences, kinds=9):
+    return [[f"w{r.randint(0, kinds)}" for _ in range(r.randint(3, 7))] for _ in range(sentences)]
+
+
+def certain(reference):
+    """Items of a reference, all with probability 1."""
+    return {
+        (gram, count): 1.0
+        for order in (1, 2)
+        for gram, number in summary_counts(reference, order).items()
+        for count in range(1, number + 1)
+    }
+
+
+def test_expected_rouge_of_a_known_reference_is_its_rouge():
+    """If the reference is certain, the expectation is ROUGE-1 plus two ROUGE-2, as rouge-score computes them."""
+    r = random.Random(3)
+    scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2"])
+    compared = 0
+    while compared < 40:
+        reference, summary = text(r, 3), text(r, r.randint(1, 3))
+        counts = [summary_counts(reference, order) for order in (1, 2)]
+        if max(counts[0].values()) > 4 or max(counts[1].values()) > 1:
+            continue  # more than the model counts
+        words = [" ".join(word for sentence in sentences for word in sentence) for sentences in (reference, summary)]
+        scores = scorer.score(*words)
+        expected = Expectation(certain(reference), sum(map(len, reference)))
+        wanted = scores["rouge1"].fmeasure + 2 * scores["rouge2"].fmeasure
+        assert expected.rouge(summary) == pytest.approx(wanted)
+        compared += 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_chosen_set_is_the_best_of_all(seed):
+    """Five sentences have at most ten sets of each size, all of which the search keeps."""
+    r = random.Random(seed)
+    sentences = text(r, 5, 30)
+    items = {(gram, 1): r.random() for order in (1, 2) for gram in summary_counts(sentences, order)}
+    expectation, most = Expectation(items, 9.0), 16
+
+    def allowed(numbers):
+        pairs = itertools.combinations([set(sentences[number]) for number in numbers], 2)
+        return sum(len(sentences[number]) for number in numbers) <= most and all(
+            len(one & other) <= SAME * min(len(one), len(other)) for one, other in pairs
+        )
+
+    sets = [numbers for size in range(1, 6) for numbers in itertools.combinations(range(5), size) if allowed(numbers)]
+    best = max(sets, key=lambda numbers: expectation.rouge([sentences[number] for number in numbers]))
+    assert choose(sentences, expectation, most) == list(best)
+
+
+def test_a_sentence_is_chosen_once_and_something_always_is():
+    expectation = Expectation({(("a",), 1): 0.9, (("b",), 1): 0.8}, 4.0)
+    twice = [["a", "c", "d"], ["a", "c", "d"], ["b", "e", "f"]]
+    assert choose(twice, expectation, 100) == [0, 2]
+    assert choose(twice, expectation, 2) == [0], "all are too long"
+    assert choose([["a"], ["b"]], expectation, 10) == [0, 1], "all are too short"
+    assert choose([[], []], expectation, 10) == choose([], expectation, 10) == []
+
+
+def test_priors_are_proportions_and_leave_out_a_pair():
+    pairs = [
+        ([["a", "b", "a"]], [["a", "b"]]),
+        ([["a", "c"]], [["c"]]),
+        ([["a"]], [["a", "a"]]),
+    ]
+    priors = Priors.learn(iter(pairs))
+    assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
+    assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)
+    # items of one word with count 1: a, b; a, c; a. Of these five the summaries have a, b; c; a
+    assert priors.base[1, 1] == pytest.approx((4 + 1) / (5 + 2))
+    without = Priors.learn(iter(pairs[1:]))
+    shared = Priors(without.counts, priors.base)
+    for item, has in (((("a",), 1), 1), ((("b",), 1), 1), ((("a",), 2), 0), ((("b", "a"), 1), 0)):
+        assert priors.of(item, has) == pytest.approx(shared.of(item))
+    base = priors.base[1, 1]
+    wanted = (2 + PRIOR_WEIGHT * base) / (3 + PRIOR_WEIGHT)
+    assert priors.of((("a",), 1)) == pytest.approx((math.log(wanted / (1 - wanted)), math.log(4)))
+    assert set(priors.frequent(2).counts) == {(("a",), 1)}
+
+
+def test_features_say_where_and_how_often_a_word_occurs():
+    document = [["a", "b"], ["a", "a"], ["c"]]
+    found = tables(document, [0.2, 0.6, 0.5], Priors.learn(iter([])), [["a", "a"], ["c"]])
+    words = found[1]
+    assert words.items == [(("a",), 1), (("a",), 2), (("a",), 3), (("b",), 1), (("c",), 1)]
+    assert words.labels == [True, True, False, False, True]
+    a = words.features[0]
+    assert a[:7] == pytest.approx(
+        [math.log(3), math.log(2), math.log(11), 0.6, 0.2, 0.4, math.log((1 - 0.8 * 0.4) / (0.8 * 0.4))], rel=1e-5
+    )
+    # first and last place, in the first, the last and the last but one sentence, three sentences, the likeliest one
+    assert a[7:17] == pytest.approx([0, 1 / 3, 1, 0, 1, math.log(3), 1, 1, 1, 1])
+    assert words.features[4][7:17] == pytest.approx([2 / 3, 2 / 3, 0, 1, 0, math.log(3), 0, 1, 1, 1])
+    assert [gram for gram, _ in found[2].items] == [("a", "b"), ("a", "a")], "no bigram crosses sentences"
+    assert {order: table.features.shape[1] for order, table in found.items()} == WIDTHS
+
+
+@pytest.fixture
+def model():
+    r, numbers = random.Random(1), np.random.RandomState(1)
+    networks = {}
+    for order, width in WIDTHS.items():
+        layers = tuple(
+            (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
+            for rows, columns in ((4, width), (3, 4), (1, 3))
+        )
+        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
+    pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
+    return ContentModel(Priors.learn(iter(pairs)).frequent(5), networks, 11.5)
+
+
+def test_a_model_is_the_same_after_storing(model, tmp_path):
+    model.save(tmp_path / FILE)
+    again = ContentModel.load(tmp_path / FILE, "")
+    document, probabilities = text(random.Random(2), 5), [0.1, 0.2, 0.3, 0.4, 0.5]
+    found = model.items(document, probabilities)
+    assert found == again.items(document, probabilities) and len(found) > 20
+    assert len(set(found.values())) > 10 and again.length == 11.5
+    assert again.items([], []) == again.items([[]], [0.5]) == {}
+
+
+def test_a_damaged_or_missing_model_is_refused(model, tmp_path):
+    with pytest.raises(InputError, match=r"there is no .*content\.npz; make it"):
+        ContentModel.load(tmp_path / FILE, "make it")
+    model.save(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    for damaged in (content[: len(content) // 2], b"", b"no archive"):
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(InputError, match=r"content\.npz is damaged .*; make it"):
+            ContentModel.load(tmp_path / FILE, "make it")
