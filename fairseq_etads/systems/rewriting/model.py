@@ -110,7 +110,7 @@ class PointerExtractor(SelectingModel):
         return cls(options, task)
 
     @property
-    def trained_by(self) -> TrainedBy:
+    def trained_by(self) -> TrainedBy:  # type: ignore[override]
         """Return the criterion for an extractor that can stop, or that cannot."""
         if self.stop is None:
             return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
