@@ -51,7 +51,7 @@ setup(
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
-        "fairseq_etads": ["py.typed", "bundled/*/*", "demo/page/*", "summarizer/page/*"],
+        "fairseq_etads": ["py.typed", "bundled/*/*", "bundled/*/extractor/*", "demo/page/*", "summarizer/page/*"],
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
@@ -98,6 +98,8 @@ setup(
         # examples/summarize_with_ray.py: the model in an engine that distributes data and starts lost workers again.
         # Ray is 70 MB, its part for data brings pandas and pyarrow, and nothing else needs them.
         "ray": ["ray[data]>=2.9"],
+        # TextRank and LexRank, two systems of docs/results.md that are not trained (scripts/evidence.py extract)
+        "benchmarks": ["sumy>=0.11"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code that the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores

@@ -27,8 +27,8 @@ from fairseq_etads.jobs.architectures import architecture_config, numbered_dicti
 from fairseq_etads.training.nll import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+from fairseq_etads.vocabulary.output import BatchVocab
 
 VARIANTS = {
     "none": ({"pointer": "none"}, 0.0),

@@ -1,38 +1,64 @@
 #!/usr/bin/env bash
-# Train the model that comes with the project ("etads-summarize debian"): a small ETADS with a pointer, on the descriptions
-# of all of Debian's packages.
+# Train a model that comes with the project: "etads-summarize debian" or "etads-summarize paper".
 #
-#   apt-get update -o Acquire::Languages=en      (as root, on Debian: fetches the descriptions)
-#   scripts/bundled_model.sh [options] [-- options of fairseq-train]
+#   scripts/bundled_model.sh [debian] [options] [-- options of fairseq-train]
+#   scripts/bundled_model.sh paper [options] [-- options of fairseq-train]
 #
-#   --out DIR     default: runs/debian in the repository; DIR/model is the model folder
-#   --text DIR    what etads-debian made (default: made here, of all packages that APT lists)
-#   --size N      words that can be generated; all others are copied (default: 4000)
-#   --steps N     default: 6000, 75 minutes on one core
+#   debian        synopses from the descriptions of all of Debian's packages. As root, on Debian, fetch them first with
+#                 apt-get update -o Acquire::Languages=en
+#   paper         backgrounds of biomedical articles from their introductions (SumPubMed), by scripts/train.sh --long
+#
+#   --out DIR     default: runs/debian or runs/paper in the repository; DIR/model is the model folder
+#   --text DIR    the texts: what etads-debian or etads-corpus sumpubmed made (default of debian: made here, of all packages
+#                 that APT lists; of paper: made here, of --data)
+#   --data DIR    paper: SumPubMed as scripts/prepare_sumpubmed.sh reads it
+#   --size N      words that can be generated; all others are copied (default: 4000; paper: 8000)
+#   --steps N     default: 6000, 75 minutes on one core; paper: 9017, about 90 minutes
 #   --seed N      default: 1
 #
-# 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no word pair
-# twice. Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
+# debian: 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no word
+# pair twice. paper: --recipe base on the 200 words that an extractor picks (docs/long.md). Scores of the test split are in
+# DIR/rouge.json. Can be interrupted and started again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out=$ROOT/runs/debian text="" size=4000 steps=6000 seed=1
-read_options "--out --text --size --steps --seed --" "$@"
+model=debian
+case ${1-} in debian | paper) model=$1; shift ;; esac
+out="" text="" data="" size="" steps="" seed=1
+read_options "--out --text --data --size --steps --seed --" "$@"
+out=${out:-$ROOT/runs/$model}
+[ -n "$size" ] || case $model in debian) size=4000 ;; paper) size=8000 ;; esac
+[ -n "$steps" ] || case $model in debian) steps=6000 ;; paper) steps=9017 ;; esac
 for name in size steps seed; do need_integer "--$name" "${!name}"; done
+[ "$model" = paper ] || [ -z "$data" ] || die "--data $data: goes with paper"
+[ "$model" = debian ] || [ -n "$text" ] || [ -n "$data" ] || die "paper: --data or --text is missing; see --help"
 need_folder --out "$out"
 use_environment
-[ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
 
-GENERATE=(--beam 5 --min-len 3 --max-len 30 --no-repeat-ngram-size 2 --cpu)
-run_system "$out" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch etads --tokens word --size "$size" \
-    --keep-case --pointer soft --truncate-source 150 -- "${SINUSOIDAL[@]}" --seed "$seed" --encoder-embed-dim 192 \
-    --decoder-embed-dim 192 --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --dropout 0.15 --pointer-continue \
-    --focus-center relative --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
-[ ! -d "$out/model" ] || exit 0
-etads-export "$out" "$out/model" --dtype fp16 --title debian --language en --beam 5 --min-len 3 --max-len 30 \
-    --no-repeat-ngram-size 2
-[ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
-cat >> "$out/model/README.md" << 'CARD'
+# train_debian, train_paper: the model in DIR, with summaries and scores of the test split. The array DECODING becomes the model
+# folder's defaults.
+train_debian() {
+    DECODING=(--beam 5 --min-len 3 --max-len 30 --no-repeat-ngram-size 2)
+    GENERATE=("${DECODING[@]}" --cpu)
+    [ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
+    run_system "$out" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch etads --tokens word --size "$size" \
+        --keep-case --pointer soft --truncate-source 150 -- "${SINUSOIDAL[@]}" --seed "$seed" --encoder-embed-dim 192 \
+        --decoder-embed-dim 192 --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --dropout 0.15 --pointer-continue \
+        --focus-center relative --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
+}
+
+train_paper() {
+    DECODING=(--beam 5 --min-len 85 --max-len 128 --no-repeat-ngram-size 3)
+    [ -n "$text" ] || { text=$out/text; supervise etads-corpus sumpubmed --data "$data" --out "$text"; }
+    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
+        --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
+    summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --cpu
+    score_once "$out" "$text"
+}
+
+# describe_debian, describe_paper: the end of the model card.
+describe_debian() {
+    cat << 'CARD'
 
 ## Origin
 
@@ -41,3 +67,27 @@ maintainers; all of these packages follow the Debian Free Software Guidelines, e
 packages that share texts together. `scripts/bundled_model.sh` of fairseq-etads makes this model. It has learnt to write
 synopses of software packages, and nothing else.
 CARD
+}
+
+describe_paper() {
+    cat << 'CARD'
+
+## Origin
+
+The texts are SumPubMed (Gupta et al. 2021, MIT licence): the first 400 to 520 words of the introductions of articles in journals of
+BioMed Central, and the background sections of their abstracts. 26,284 pairs were used for training, 850 for
+validation, 563 for the test. `scripts/bundled_model.sh paper` of fairseq-etads makes this model: an extractor picks up to 200 words
+of a document, and an ETADS with a pointer rewrites them.
+
+It has learnt to write the background of a biomedical article from its introduction, and nothing else. A summary is mostly copied,
+and may join what does not belong together. It says nothing about results that are not in the document, and is no medical advice.
+Of documents of another kind, it makes sentences in the style of such backgrounds; `Summary.surprisal` and a warning of
+`etads-summarize` tell when a document is unlike the articles.
+CARD
+}
+
+"train_$model"
+[ ! -d "$out/model" ] || exit 0
+etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${DECODING[@]}"
+[ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
+"describe_$model" >> "$out/model/README.md"

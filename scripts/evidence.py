@@ -3,13 +3,15 @@
 docs/results.md.
 
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
+    python scripts/evidence.py choose --corpus debian --text TEXT --kinds lead-8-words lead-12-words
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
     python scripts/evidence.py words FOLDER --prepared DIR --lengths 60 40
     python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
-The first writes extracts of the test documents, by an untrained system. The second stores a run. The others convert
-words for fairseq's example of a pointer-generator, and convert its summaries back.
+The first writes extracts of the test documents, by an untrained system. The second finds the best of several by the
+validation pairs, and writes results/extracts.json. The third stores a run. The others convert words for fairseq's
+example of a pointer-generator, and its summaries back.
 
 A record is results/CORPUS/SYSTEM-SEED.json, with the command, the code and the machine, the scores of every test
 document, and the log-likelihood of every reference. So significance tests need only records, and later runs can be
@@ -24,12 +26,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from fairseq_etads.evaluation.analysis import extract
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
-from fairseq_etads.evaluation.rouge import METRICS, Settings
-from fairseq_etads.evaluation.summaries import SENTENCE_MARK
+from fairseq_etads.evaluation.rouge import METRICS, Settings, rouge
+from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import writing
 from fairseq_etads.text.atomic import SIDES, SPLITS
@@ -143,19 +145,82 @@ def one_line_each(content: Dict[str, Any]) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
 
-def write_extracts(args: argparse.Namespace) -> None:
-    """Write an extract of each test document: its beginning, or the sentences that match its summary best."""
-    named = re.fullmatch(r"(?:(lead|oracle)-(\d+)|lead-(\d+)-words)", args.kind)
+EXTRACT = re.compile(r"(?:(lead|oracle|textrank|lexrank)-(\d+)|(lead|textrank|lexrank)-(\d+)-words)")
+"""Kinds of extracts: a number of sentences, or of words."""
+
+
+def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
+    """An extract of each document: its beginning, its most central sentences, or those that match its summary best."""
+    named = EXTRACT.fullmatch(kind)
     if not named:
-        raise SystemExit(f"--kind {args.kind}: choose lead-N, lead-N-words or oracle-N, with a number for N")
-    kind, limit = (named[1], int(named[2])) if named[1] else ("lead-words", int(named[3]))
-    documents, references = ((args.text / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES)
+        names = "lead-N, lead-N-words, oracle-N, textrank-N, textrank-N-words, lexrank-N or lexrank-N-words"
+        raise SystemExit(f"--kind {kind}: choose {names}, with a number for N")
+    method, limit, in_words = named[1] or named[3], int(named[2] or named[4]), bool(named[3])
     settings = Settings()
-    lines = []
     for document, reference in zip(documents, references):
-        sentences = extract(kind, limit, document, [reference], settings)
-        lines.append(f" {SENTENCE_MARK} ".join(sentences))
-    args.summaries.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if method in ("lead", "oracle"):
+            sentences = extract(f"{method}-words" if in_words else method, limit, document, [reference], settings)
+        else:
+            sentences = central_sentences(method, limit, in_words, split_summary(document, SENTENCE_MARK))
+        yield f" {SENTENCE_MARK} ".join(sentences)
+
+
+def central_sentences(method: str, limit: int, in_words: bool, sentences: List[str]) -> List[str]:
+    """The most central sentences by sumy's TextRank or LexRank, in their order; or the first words of the most central.
+
+    Args:
+        sentences: sentences of a document, which are split as for all other systems.
+    """
+    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # an extra, for these two systems alone
+    from sumy.summarizers.lex_rank import LexRankSummarizer
+    from sumy.summarizers.text_rank import TextRankSummarizer
+
+    class Words:
+        """The words of a sentence, as sumy asks for them."""
+
+        def to_words(self, text: str) -> Tuple[str, ...]:
+            return tuple(re.findall(r"[a-z0-9]+", text.lower()))
+
+    words = Words()
+    document = ObjectDocumentModel([Paragraph([Sentence(sentence, words) for sentence in sentences])])
+    summariser = {"textrank": TextRankSummarizer, "lexrank": LexRankSummarizer}[method]()
+    chosen = [str(sentence) for sentence in summariser(document, 1 if in_words else limit)] or sentences[:1]
+    return [" ".join(chosen[0].split()[:limit])] if in_words and chosen else chosen
+
+
+def read_text(folder: Path, split: str) -> List[List[str]]:
+    """Documents and summaries of a split."""
+    return [(folder / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES]
+
+
+def write_extracts(args: argparse.Namespace) -> None:
+    """Write an extract of each test document."""
+    lines = extracts(args.kind, *read_text(args.text, "test"))
+    args.summaries.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def choose(args: argparse.Namespace) -> None:
+    """Score extracts of the validation documents, and store the scores and the best of each method."""
+    documents, references = read_text(args.text, "valid")
+    found = {}
+    for kind in args.kinds:
+        scores = rouge(list(extracts(kind, documents, references)), references, bootstrap=1).scores
+        found[kind] = round(sum(score.f1 for score in scores.values()) / len(scores), 2)
+        print(f"{kind}: {found[kind]}", flush=True)
+    methods = sorted({kind.split("-")[0] for kind in found})
+    best = {name: max((kind for kind in found if kind.startswith(name)), key=found.__getitem__) for name in methods}
+    path = args.results / "extracts.json"
+    content = read_json(path) if path.exists() else {"format": "fairseq-etads extracts 1"}
+    content[args.corpus] = {
+        "figure": "mean of ROUGE-1, 2 and L (F1) of the validation pairs",
+        "pairs": len(references),
+        "command": f"scripts/evidence.py choose --corpus {args.corpus} --text TEXT --kinds {' '.join(args.kinds)}",
+        "version": version(),
+        "validation": found,
+        "best": best,
+    }
+    with writing(path) as file:
+        file.write(one_line_each(content))
 
 
 def words(args: argparse.Namespace) -> None:
@@ -223,8 +288,16 @@ def main() -> None:
     extracting = commands.add_parser("extract", help="write the summaries of an untrained system")
     extracting.set_defaults(run_command=write_extracts)
     extracting.add_argument("summaries", type=Path, help="file to write, one summary per line")
-    extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
+    extracting.add_argument(
+        "--kind", required=True, help="lead-N, lead-N-words, oracle-N; with sumy: textrank-N, lexrank-N, also -words"
+    )
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
+    choosing = commands.add_parser("choose", help="find the best extracts by the validation pairs")
+    choosing.set_defaults(run_command=choose)
+    choosing.add_argument("--text", type=Path, required=True, help="folder with valid.source and valid.target")
+    choosing.add_argument("--corpus", required=True)
+    choosing.add_argument("--kinds", nargs="+", required=True, help="as --kind of extract")
+    choosing.add_argument("--results", type=Path, default=RESULTS, help="gets extracts.json (default: %(default)s)")
     cutting = commands.add_parser("words", help="convert prepared data for fairseq's example of a pointer-generator")
     cutting.set_defaults(run_command=words)
     cutting.add_argument("folder", type=Path, help="folder for the files")

@@ -10,10 +10,10 @@ import webbrowser
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from ..platform.console import Parser, command, limit_caches_of_shapes
+from ..platform.console import Parser, add_device, command, limit_caches_of_shapes
 from ..platform.errors import InputError
 from ..platform.extras import install_line
-from ..summarizer.folder.config import EXTRACTOR, FolderConfig, find_folder, read_config
+from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -36,12 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "folder",
-        metavar="FOLDER",
-        type=find_folder,
-        help="the model folder, or debian, the model that comes with the package",
-    )
+    add_folder(parser.add_argument)
     parser.add_argument(
         "--port", metavar="N", type=int, default=PORT, help="port to listen on; 0: any free port (default: %(default)s)"
     )
@@ -52,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--no-open", dest="open", action="store_false", help="do not open it (default)")
-    parser.add_argument("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_device(parser.add_argument)
     return parser
 
 

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from ..platform.console import Parser, command, limit_caches_of_shapes, printable
+from ..platform.console import Parser, add_device, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, writing
 from ..search import call_options
-from ..summarizer.folder.config import find_folder, read_config
+from ..summarizer.folder.config import add_folder, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, unit_of, what_is_a_document
 
@@ -42,12 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "folder",
-        metavar="FOLDER",
-        type=find_folder,
-        help="the model folder, or debian, the model that comes with the package",
-    )
+    add_folder(add)
     add(
         "file",
         metavar="FILE",
@@ -71,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_device(add)
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser

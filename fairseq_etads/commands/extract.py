@@ -64,7 +64,7 @@ examples:
         metavar="N",
         type=int,
         help="for selector and tagger, instead of --sentences: the most probable sentences with N words in total; "
-        "for content: largest number of words of a summary (default: 1.2 times the mean of training)",
+        "for content: largest number of words of a summary (default: 1.15 times the mean of training)",
     )
     add(
         "--hypotheses",

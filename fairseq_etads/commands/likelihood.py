@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..evaluation.likelihood_file import CHECKPOINTS, likelihood_file
-from ..jobs.runs import checkpoint_and_data, only_warnings
+from ..evaluation.likelihood_file import likelihood_file
+from ..jobs.runs import add_run_options, checkpoint_and_data, only_warnings
 from ..platform.console import Parser, check_positive, command
 
 
@@ -26,20 +26,7 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
     add("--subset", metavar="NAME", default="test", help="data set: train, valid or test (default: %(default)s)")
-    add(
-        "--checkpoint",
-        choices=CHECKPOINTS,
-        default="best",
-        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
-    )
-    add(
-        "--prepared",
-        metavar="DIR",
-        type=Path,
-        help="prepared data (default: RUN/prepared, or the data used in training)",
-    )
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_run_options(add)
     return parser
 
 

@@ -16,6 +16,9 @@ examples:
   etads-models --configs configs     a file for fairseq-hydra-train of each
 """
 
+VOCABULARY = 50_000
+"""Number of entries of the dictionary, unless --vocabulary is given."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
@@ -25,9 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
-    parser.add_argument(
-        "--vocabulary", type=int, default=50000, help="size of the documents' dictionary (default: %(default)s)"
-    )
+    parser.add_argument("--vocabulary", type=int, help=f"size of the documents' dictionary (default: {VOCABULARY})")
     parser.add_argument(
         "--target-vocabulary",
         type=int,
@@ -54,6 +55,9 @@ def main(args: argparse.Namespace) -> None:
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
+        if size is not None and (args.arch or args.configs):
+            other = f"ARCH {args.arch}" if args.arch else f"--configs {args.configs}"
+            raise InputError(f"{option} {size} has no effect with {other}: it counts parameters in the list of all")
     warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
@@ -69,7 +73,10 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
         options_of(args.arch).print_help()
         return
-    rows = [("--arch", "parameters", "changed options"), *describe(args.vocabulary, args.target_vocabulary)]
+    rows = [
+        ("--arch", "parameters", "changed options"),
+        *describe(args.vocabulary or VOCABULARY, args.target_vocabulary),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for arch, count, changes in rows:
         print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, add_device, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
 
@@ -41,7 +41,7 @@ examples:
         type=Path,
         help="also write the probability of entailment, one line for each labelled pair",
     )
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_device(add)
     return parser
 
 
@@ -115,7 +115,7 @@ def _add_train(commands: Any) -> None:
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
     add("--hide-digits", action="store_true", help="replace each digit by #, as in Gigaword's headlines")
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_device(add)
 
 
 def _synthesise(args: argparse.Namespace) -> None:

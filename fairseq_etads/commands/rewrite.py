@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..evaluation.reranking import LENGTHS
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, add_device, check_positive, command
 from ..platform.errors import InputError
 from .labels import binarised
 
@@ -87,7 +87,7 @@ examples:
         help="read the first N tokens of a document (default: as in the extractor's training)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_device(add)
     return parser
 
 

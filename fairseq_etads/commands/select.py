@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..evaluation.likelihood_file import CHECKPOINTS
-from ..jobs.runs import checkpoint_and_data, only_warnings
+from ..jobs.runs import add_run_options, checkpoint_and_data, only_warnings
 from ..platform.console import Parser, check_positive, command
 
 
@@ -28,18 +27,6 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh, with checkpoints/")
     add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
-    add(
-        "--checkpoint",
-        choices=CHECKPOINTS,
-        default="best",
-        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
-    )
-    add(
-        "--prepared",
-        metavar="DIR",
-        type=Path,
-        help="prepared data (default: RUN/prepared, or the data used in training)",
-    )
     add("--out", metavar="DIR", type=Path, help="folder for the files (default: RUN)")
     add(
         "--truncate-source",
@@ -56,16 +43,15 @@ examples:
         help="a unit is selected if its probability is above P (default: %(default)s)",
     )
     add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add_run_options(add)
     return parser
 
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-select``."""
-    checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
+    checkpoint, data = checkpoint_and_data(args)
     from ..jobs.select import select
 
     only_warnings()

@@ -13,11 +13,11 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Sequence
 
-from ..platform.console import Parser, command, limit_caches_of_shapes, printable
+from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs
 from ..search import call_options
-from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
+from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder, read_config
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import sha256
@@ -54,12 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "folder",
-        metavar="FOLDER",
-        type=find_folder,
-        help="the model folder, or debian, the model that comes with the package",
-    )
+    add_folder(add)
     add(
         "files",
         metavar="FILE",
@@ -80,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=("text", "jsonl"),
         help="text: one summary per line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
     )
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
+    add_device(add)
+    add_max_tokens(add)
     add(
         "--read-ahead",
         metavar="N",

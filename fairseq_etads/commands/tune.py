@@ -21,7 +21,7 @@ from ..jobs.tuning.choices import (
     TRIALS,
     check_options,
 )
-from ..platform.console import Parser, command, limit_caches_of_shapes, printable
+from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
@@ -116,8 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         help="random seed of the search and of the documents (default: %(default)s)",
     )
     add("--write", action="store_true", help="make the best options the defaults of FOLDER")
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
+    add_device(add)
+    add_max_tokens(add)
     add(
         "--encoder-memory",
         metavar="MIB",

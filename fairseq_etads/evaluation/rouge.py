@@ -49,7 +49,7 @@ def check_at_least(minimum: int, **numbers: int) -> None:
     """Raise ValueError for the first of ``numbers`` below ``minimum``; the message names the option."""
     for option, value in numbers.items():
         if value < minimum:
-            raise ValueError(f"{option} is {value}, must be {minimum} or more")
+            raise ValueError(f"--{option} {value}: choose {minimum} or more")
 
 
 @dataclass(frozen=True)

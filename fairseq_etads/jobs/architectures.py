@@ -8,6 +8,7 @@ import shlex
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .. import systems
 from ..models import rnn, transformer_options
+from ..search.options import FairseqOptions
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -50,6 +52,15 @@ def architecture_config(arch: str, **changes: Any) -> DictConfig:
     model = OmegaConf.create(composed).model
     OmegaConf.set_struct(model, True)
     return model
+
+
+def option_dataclasses() -> Iterator[Any]:
+    """Iterate over the dataclasses of this project's options: of architectures, criterions, the task and decoding."""
+    models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
+    losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
+    for config in (*models, *losses, SummarizationConfig, FairseqOptions):
+        if config is not None and config.__module__.startswith("fairseq_etads."):
+            yield config
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:

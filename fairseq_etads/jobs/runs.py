@@ -3,8 +3,10 @@
 import argparse
 import logging
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
+from ..evaluation.likelihood_file import CHECKPOINTS
+from ..platform.console import add_device, add_max_tokens
 from ..platform.errors import InputError
 from .run_record import prepared_of
 
@@ -27,6 +29,24 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
     except InputError:  # the checkpoint contains the path of its training data
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
+
+
+def add_run_options(add: Callable[..., Any]) -> None:
+    """Add the options that name a checkpoint of RUN, its data, the size of batches and the device to a parser."""
+    add(
+        "--checkpoint",
+        choices=CHECKPOINTS,
+        default="best",
+        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+    )
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="prepared data (default: RUN/prepared, or the data used in training)",
+    )
+    add_max_tokens(add)
+    add_device(add)
 
 
 def only_warnings() -> None:

@@ -175,8 +175,10 @@ def _has_exact_products(device_type: str) -> bool:
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
     """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``; forms other than "columns" are
-    logged.
+    logged. Inside ``torch.compile`` it is never "columns".
     """
+    if torch.compiler.is_compiling():  # the columns would break the graph
+        return "bias" if q.shape[2] <= LONGEST_BIAS else "blocks"
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
     form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":

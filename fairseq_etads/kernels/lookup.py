@@ -55,8 +55,11 @@ def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     """``torch.nn.functional.embedding`` for a table shared with an output layer; see this module.
 
-    A part of a flattened parameter (``--ddp-backend fully_sharded``) and a table in half precision get dense gradients.
+    A part of a flattened parameter (``--ddp-backend fully_sharded``) and a table in half precision get dense gradients,
+    and so does every table inside ``torch.compile``.
     """
+    if torch.compiler.is_compiling():
+        return F.embedding(ids, table, padding_idx)
     full_precision = table.dtype in (torch.float32, torch.float64) and isinstance(table, nn.Parameter)
     if not (full_precision and torch.is_grad_enabled() and table.requires_grad):
         return F.embedding(ids, table, padding_idx)

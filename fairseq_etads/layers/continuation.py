@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
-from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
 """Initial values of the three features' weights."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
-from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.output import BatchVocab
 from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
@@ -66,7 +66,7 @@ class Selection(NamedTuple):
 class PointerOutput:
     """A pointer head's decisions for T summary words of each of N hypotheses.
 
-    Words are named by their columns (see ``vocabulary/batch_vocab.py``): first the C columns of the softmax, then K
+    Words are named by their columns (see ``vocabulary/output.py``): first the C columns of the softmax, then K
     slots.
 
     Attributes:

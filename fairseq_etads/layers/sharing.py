@@ -11,7 +11,7 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .heads import SELF_ATTENTION_INPUTS
+from .encoder_attention import SELF_ATTENTION_INPUTS
 
 PROJECTIONS = (*SELF_ATTENTION_INPUTS, "out_proj")
 SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")

@@ -18,9 +18,18 @@ from ..attention import attention_weights, saliency_attention
 from ..kernels.precision import at_least_float32
 from .attention_probe import GateInputs, Observed
 from .beam_state import BeamState, IncrementalState
-from .encoder_attention import EncoderAttention, FocusAttention, attention_dropout, refuse
-from .focal_network import focal_options
-from .heads import laid_out, merge_heads, queries_to_beams, self_attention_inputs, split_heads
+from .encoder_attention import (
+    EncoderAttention,
+    FocusAttention,
+    attention_dropout,
+    focal_options,
+    laid_out,
+    merge_heads,
+    queries_to_beams,
+    refuse,
+    self_attention_inputs,
+    split_heads,
+)
 
 
 class BridgeAttention(Observed, MultiheadAttention):

@@ -188,6 +188,9 @@ def check_marks(option: str, task: Any) -> None:
         )
 
 
+_KINDS = tuple(f"--pointer {kind}" for kind in KINDS if kind != "none")
+
+
 @dataclass
 class PointerOptions(FairseqDataclass):
     """Options of the pointer, inherited by the configurations of all families."""
@@ -202,18 +205,17 @@ class PointerOptions(FairseqDataclass):
     pointer_continue: bool = field(
         default=False,
         metadata={
+            "needs": _KINDS,
             "help": "tell the pointer which words of the document follow the last written words, and which have been "
-            "written, so that it learns to continue copying in fewer steps"
+            "written, so that it learns to continue copying in fewer steps",
         },
     )
 
 
 def check_pointer(config: Any, task: Any) -> None:
-    """Raise ValueError if the data has two dictionaries, or if --pointer-continue is given without a pointer."""
+    """Raise ValueError if a pointer's data has two dictionaries."""
     if str(config.pointer) != "none":
         check_one_dictionary(f"--pointer {config.pointer}", task)
-    elif config.pointer_continue:
-        raise ValueError("--pointer-continue has no effect with --pointer none: choose --pointer soft or switch")
 
 
 def check_words(state_dict: Any, side: str, part: Any) -> None:

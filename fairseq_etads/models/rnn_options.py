@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .common import PointerOptions, check_marks, check_one_dictionary, check_pointer, preset_dataclass
@@ -28,25 +29,34 @@ SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
 """Sizes of the extractor of --sentence-attention, by option, from Hsu et al. 2018."""
 
+_NOT_RECURRENT = "it is not a recurrent network; choose one"
+_NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
+
 
 @dataclass
 class RecurrentConfig(PointerOptions):
     """Options of the recurrent family; the defaults are the paper's Gigaword models."""
 
-    encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors"})
-    encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's network"})
-    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder's network"})
+    encoder_embed_dim: int = field(
+        default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
+    )
+    encoder_hidden_size: int = field(
+        default=400, metadata={"bounds": SIZE, "help": "width of each direction of the encoder's network"}
+    )
+    encoder_layers: int = field(default=1, metadata={"bounds": SIZE, "help": "layers of the encoder's network"})
     decoder_embed_dim: int = field(
-        default=II("model.encoder_embed_dim"), metadata={"help": "width of the summaries' word vectors"}
+        default=II("model.encoder_embed_dim"), metadata={"bounds": SIZE, "help": "width of the summaries' word vectors"}
     )
     decoder_hidden_size: int = field(
-        default=II("model.encoder_hidden_size"), metadata={"help": "width of the decoder's network"}
+        default=II("model.encoder_hidden_size"), metadata={"bounds": SIZE, "help": "width of the decoder's network"}
     )
     attention_dim: int = field(
-        default=II("model.decoder_hidden_size"), metadata={"help": "width of the attention's hidden layer"}
+        default=II("model.decoder_hidden_size"),
+        metadata={"bounds": SIZE, "help": "width of the attention's hidden layer"},
     )
     readout_dim: int = field(
-        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, the output layer's input"}
+        default=II("model.decoder_embed_dim"),
+        metadata={"bounds": SIZE, "help": "width of the readout, the output layer's input"},
     )
     encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
         default="rnn",
@@ -55,19 +65,35 @@ class RecurrentConfig(PointerOptions):
             "convolution over words and positions as keys, and word vectors as values (Chopra et al. 2016)"
         },
     )
-    encoder_window: int = field(default=5, metadata={"help": "number of words in the window of --encoder conv; odd"})
+    encoder_window: int = field(
+        default=5,
+        metadata={"needs": ("--encoder conv",), "help": "number of words in the window of --encoder conv; odd"},
+    )
     encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
+            "excludes": {"--encoder conv": "the gate needs the last states of --encoder rnn"},
             "help": "selective: gate each encoder state by the state and the last states of both directions (Zhou et "
-            "al. 2017)"
+            "al. 2017)",
         },
     )
     encoder_projection: int = field(
-        default=0, metadata={"help": "let attention read W [encoder state], of width N, instead of the state (0: off)"}
+        default=0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "excludes": {
+                "--encoder conv": _NOT_RECURRENT,
+                "--hierarchical-attention": "that attention reads the states; choose one",
+            },
+            "help": "let attention read W [encoder state], of width N, instead of the state (0: off)",
+        },
     )
     learnt_start: bool = field(
-        default=False, metadata={"help": "learn the initial states of the encoder's networks instead of using 0"}
+        default=False,
+        metadata={
+            "excludes": {"--encoder conv": _NOT_RECURRENT},
+            "help": "learn the initial states of the encoder's networks instead of using 0",
+        },
     )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
@@ -120,7 +146,9 @@ class RecurrentConfig(PointerOptions):
         },
     )
     output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout probability, see --dropout-at"})
+    dropout: float = field(
+        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability, see --dropout-at"}
+    )
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
@@ -135,14 +163,28 @@ class RecurrentConfig(PointerOptions):
         default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
     )
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
+        default=False,
+        metadata={
+            "excludes": {"--readout none": _NO_READOUT},
+            "help": "use summaries' word vectors as the output layer's weight, too",
+        },
     )
     share_all_embeddings: bool = field(
-        default=False, metadata={"help": "one table for documents' and summaries' word vectors and the output layer"}
+        default=False,
+        metadata={
+            "excludes": {"--readout none": _NO_READOUT},
+            "help": "one table for documents' and summaries' word vectors and the output layer",
+        },
     )
     share_input_embeddings: bool = field(
         default=False,
-        metadata={"help": "one table for documents' and summaries' word vectors, but not for the output layer"},
+        metadata={
+            "excludes": {
+                "--share-all-embeddings": "",
+                "--share-decoder-input-output-embed": "together they are --share-all-embeddings; give that instead",
+            },
+            "help": "one table for documents' and summaries' word vectors, but not for the output layer",
+        },
     )
     paper_init: bool = field(
         default=False,
@@ -153,16 +195,25 @@ class RecurrentConfig(PointerOptions):
     )
     uniform_init: float = field(
         default=0.0,
-        metadata={"help": "initialise all weights uniformly between -R and R (0: as described in docs/recurrent.md)"},
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "excludes": {"--paper-init": "both determine the initial weights; choose one"},
+            "help": "initialise all weights uniformly between -R and R (0: as described in docs/recurrent.md)",
+        },
     )
     large_vocabulary_trick: int = field(
         default=0,
         metadata={
-            "help": "softmax over the batch's words and the most frequent ones, N words in all (0: over all words)"
+            "bounds": NOT_NEGATIVE,
+            "help": "softmax over the batch's words and the most frequent ones, N words in all (0: over all words)",
         },
     )
     coverage: bool = field(
-        default=False, metadata={"help": "let attention read the sum of its earlier weights (See et al. 2017)"}
+        default=False,
+        metadata={
+            "excludes": {"--attention-score dot": "coverage is added inside --attention-score additive"},
+            "help": "let attention read the sum of its earlier weights (See et al. 2017)",
+        },
     )
     temporal_attention: bool = field(
         default=False,
@@ -170,7 +221,10 @@ class RecurrentConfig(PointerOptions):
     )
     hierarchical_attention: bool = field(
         default=False,
-        metadata={"help": f'also attend to sentences; "{SENTENCE_MARK}" must end each sentence of a document'},
+        metadata={
+            "excludes": {"--encoder conv": "it needs the states of --encoder rnn"},
+            "help": f'also attend to sentences; "{SENTENCE_MARK}" must end each sentence of a document',
+        },
     )
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
@@ -180,53 +234,88 @@ class RecurrentConfig(PointerOptions):
         },
     )
     extractor_embed_dim: int = field(
-        default=EXTRACTOR["extractor_embed_dim"], metadata={"help": "width of the extractor's word vectors"}
+        default=EXTRACTOR["extractor_embed_dim"],
+        metadata={
+            "bounds": SIZE,
+            "needs": ("--sentence-attention extractor",),
+            "help": "width of the extractor's word vectors",
+        },
     )
     extractor_hidden_size: int = field(
         default=EXTRACTOR["extractor_hidden_size"],
-        metadata={"help": "width of each direction of the extractor's networks"},
+        metadata={
+            "bounds": SIZE,
+            "needs": ("--sentence-attention extractor",),
+            "help": "width of each direction of the extractor's networks",
+        },
     )
     max_sentences: int = field(
         default=EXTRACTOR["max_sentences"],
         metadata={
+            "bounds": SIZE,
+            "needs": ("--sentence-attention extractor",),
             "help": "maximum number of sentences per document that the extractor reads; later sentences get no "
-            "attention"
+            "attention",
         },
     )
     max_sentence_words: int = field(
         default=EXTRACTOR["max_sentence_words"],
-        metadata={"help": "maximum number of words per sentence that the extractor reads"},
+        metadata={
+            "bounds": SIZE,
+            "needs": ("--sentence-attention extractor",),
+            "help": "maximum number of words per sentence that the extractor reads",
+        },
     )
     encoder_by_sentence: bool = field(
         default=False,
         metadata={
-            "help": "with --hierarchical-attention, reset the word-level network at each sentence (Li et al. 2018)"
+            "needs": ("--hierarchical-attention",),
+            "without": "without --hierarchical-attention, for which documents mark their sentences",
+            "help": "with --hierarchical-attention, reset the word-level network at each sentence (Li et al. 2018)",
         },
     )
     sentence_gate: bool = field(
         default=False,
         metadata={
+            "needs": ("--hierarchical-attention",),
+            "without": "without --hierarchical-attention, for which documents mark their sentences",
             "help": "with --hierarchical-attention, filter the states of sentences by a gate that reads the whole "
-            "document (Li et al. 2018)"
+            "document (Li et al. 2018)",
         },
     )
     sentence_selector: bool = field(
         default=False,
         metadata={
+            "needs": ("--hierarchical-attention",),
+            "without": "without --hierarchical-attention, for which documents mark their sentences",
+            "excludes": {
+                f"--bridge {kind}": "each sentence begins with what was selected; choose --bridge tanh or relu"
+                for kind in ("zero", "linear")
+            },
             "help": "with --hierarchical-attention, select sentences of the document whenever a sentence of the "
             f'summary begins, which "{SENTENCE_MARK}" separates: they keep their weights until it ends, and the '
-            "decoder begins with them (Li et al. 2018); see --selection-loss"
+            "decoder begins with them (Li et al. 2018); see --selection-loss",
         },
     )
     closed_book_decoder: bool = field(
         default=False,
         metadata={
+            "excludes": {
+                "--bridge zero": "it begins with the encoder's last state; give --bridge tanh or relu",
+                "--sentence-selector": "it begins with the encoder's last state, and each sentence of a summary with "
+                "what was selected; choose one",
+                "--large-vocabulary-trick": "its softmax is over all words; choose one",
+            },
             "help": "in training, a second decoder without attention and pointer learns from only the encoder's last "
-            "state (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
+            "state (Jiang and Bansal 2018); see --closed-book-weight of the criterion",
         },
     )
     closed_book_cut: bool = field(
-        default=False, metadata={"help": "do not train the encoder by the closed-book decoder (a control)"}
+        default=False,
+        metadata={
+            "needs": ("--closed-book-decoder",),
+            "help": "do not train the encoder by the closed-book decoder (a control)",
+        },
     )
     source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})
 
@@ -346,38 +435,19 @@ def preset_config(name: str, **changes: Any) -> type:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
-    sizes = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim", "decoder_hidden_size")
-    for option in (*sizes, "attention_dim", "readout_dim"):
-        _at_least(cfg, option, 1)
-    _at_least(cfg, "large_vocabulary_trick", 0)
-    _at_least(cfg, "encoder_projection", 0)
-    if not 0 <= cfg.dropout < 1:
-        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    check_values(cfg, RecurrentConfig)
+    check_needs(cfg, RecurrentConfig)
     _check_conv(cfg)
     check_pointer(cfg, task)
     _check_sharing(cfg, task)
     if cfg.hierarchical_attention:
         check_marks("--hierarchical-attention", task)
-    _check_extractor(cfg)
-    _check_sentences(cfg, task)
-    _check_closed_book(cfg)
+    if cfg.sentence_selector:
+        _check_summary_marks(task)
 
 
-def _check_sentences(cfg: Any, task: Any) -> None:
-    """Raise ValueError for options about sentences that lack other options or data that they need."""
-    for option in ("encoder_by_sentence", "sentence_gate", "sentence_selector"):
-        if getattr(cfg, option) and not cfg.hierarchical_attention:
-            raise ValueError(
-                f"--{option.replace('_', '-')} has no effect without --hierarchical-attention, for which documents "
-                "mark their sentences"
-            )
-    if not cfg.sentence_selector:
-        return
-    if str(cfg.bridge) in ("zero", "linear"):
-        raise ValueError(
-            f"--bridge {cfg.bridge} does not go with --sentence-selector, where each sentence of a summary begins "
-            "with what was selected: choose tanh or relu"
-        )
+def _check_summary_marks(task: Any) -> None:
+    """Raise ValueError if no summary can have a sentence mark, which --sentence-selector needs."""
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
         raise ValueError(
@@ -388,7 +458,7 @@ def _check_sentences(cfg: Any, task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError for options of Chopra et al.'s and Luong et al.'s models that are incompatible with others."""
+    """Raise ValueError for values that only one of the encoders, or one order of a step, allows."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -398,66 +468,14 @@ def _check_conv(cfg: Any) -> None:
                     f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which is "
                     f"one layer without a last state: give --{option.replace('_', '-')} {needed}"
                 )
-        if str(cfg.encoder_gate) != "none":
-            raise ValueError(f"--encoder-gate {cfg.encoder_gate} needs the last states of --encoder rnn")
-        for flag, value in (("--encoder-projection", cfg.encoder_projection), ("--learnt-start", cfg.learnt_start)):
-            if value:
-                raise ValueError(f"{flag} has no effect with --encoder conv, which is not a recurrent network")
-        if cfg.hierarchical_attention:
-            raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
-    else:
-        if cfg.encoder_window != 5:
-            raise ValueError(f"--encoder-window {cfg.encoder_window} has no effect without --encoder conv")
-        if str(cfg.rnn_cell) == "elman":
-            raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
-    if cfg.encoder_projection and cfg.hierarchical_attention:
-        raise ValueError(
-            "--encoder-projection does not go with --hierarchical-attention, which reads the states: choose one"
-        )
-    if cfg.coverage and str(cfg.attention_score) == "dot":
-        raise ValueError("--coverage needs --attention-score additive, inside which it is added")
+    elif str(cfg.rnn_cell) == "elman":
+        raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
     if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
         raise ValueError("--input-feed readout needs --attention-query after: the cell then reads what came before it")
-    if cfg.uniform_init < 0:
-        raise ValueError(f"--uniform-init {cfg.uniform_init}: choose 0 or more")
-    if cfg.uniform_init and cfg.paper_init:
-        raise ValueError("--uniform-init and --paper-init exclude one another: choose one")
-
-
-def _check_extractor(cfg: Any) -> None:
-    """Raise ValueError if an extractor's sizes are impossible, or are given without an extractor."""
-    for option, default in EXTRACTOR.items():
-        _at_least(cfg, option, 1)
-        if getattr(cfg, option) != default and str(cfg.sentence_attention) == "none":
-            flag = f"--{option.replace('_', '-')}"
-            raise ValueError(f"{flag} {getattr(cfg, option)} has no effect without --sentence-attention extractor")
-
-
-def _check_closed_book(cfg: Any) -> None:
-    """Raise ValueError if the closed-book decoder has no last state to read, or its options have no effect."""
-    if cfg.closed_book_cut and not cfg.closed_book_decoder:
-        raise ValueError("--closed-book-cut has no effect without --closed-book-decoder")
-    if cfg.closed_book_decoder and str(cfg.bridge) == "zero":
-        raise ValueError("--closed-book-decoder begins with the encoder's last state: give --bridge tanh or relu")
-    if cfg.closed_book_decoder and cfg.sentence_selector:
-        raise ValueError(
-            "--closed-book-decoder begins with the encoder's last state, and with --sentence-selector each sentence "
-            "begins with what was selected: choose one"
-        )
-    if cfg.closed_book_decoder and cfg.large_vocabulary_trick:
-        raise ValueError("--closed-book-decoder has a softmax over all words: choose it or --large-vocabulary-trick")
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
     """Raise ValueError for tables that cannot be shared, or that two options would share."""
-    if cfg.share_input_embeddings:
-        if cfg.share_all_embeddings:
-            raise ValueError("--share-input-embeddings has no effect with --share-all-embeddings: choose one")
-        if cfg.share_decoder_input_output_embed:
-            raise ValueError(
-                "--share-input-embeddings and --share-decoder-input-output-embed together are --share-all-embeddings: "
-                "give that instead"
-            )
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):
             continue
@@ -471,17 +489,8 @@ def _check_sharing(cfg: Any, task: Any) -> None:
         if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
             raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
-        if getattr(cfg, option) and str(cfg.readout) == "none":
-            raise ValueError(
-                f"--{option.replace('_', '-')} needs --readout tanh, linear, luong or mlp, as wide as word vectors"
-            )
         if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
             raise ValueError(
                 f"--{option.replace('_', '-')} needs an output layer as wide as word vectors; --readout-dim is "
                 f"{cfg.readout_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
             )
-
-
-def _at_least(cfg: Any, option: str, least: int) -> None:
-    if getattr(cfg, option) < least:
-        raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose {least} or more")

@@ -21,6 +21,7 @@ from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
 from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.word_vectors import load_vectors
@@ -75,17 +76,6 @@ class Selector(SelectingModel):
         raise NotImplementedError
 
 
-def check_options(cfg: Any, *positive: str) -> None:
-    """Raise ValueError for an option below 1, or a dropout that is not a probability."""
-    for option in positive:
-        if getattr(cfg, option) < 1:
-            raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
-    for option in ("dropout", "letter_dropout"):
-        if not 0 <= getattr(cfg, option, 0) < 1:
-            value = getattr(cfg, option)
-            raise ValueError(f"--{option.replace('_', '-')} {value}: choose a probability, at least 0 and below 1")
-
-
 def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
     """Create the vectors of the known words of documents."""
     words = without_tail(task.source_dictionary)
@@ -101,19 +91,30 @@ def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEm
 class TaggerConfig(FairseqDataclass):
     """Options of word taggers; the defaults are the released tagger's (Gehrmann et al. 2018), without ELMo."""
 
-    encoder_embed_dim: int = field(default=50, metadata={"help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "word vectors in word2vec's text format, such as GloVe's with a width of 100"}
     )
-    letter_dim: int = field(default=8, metadata={"help": "width of the vectors of letters (bytes of UTF-8)"})
+    letter_dim: int = field(
+        default=8, metadata={"bounds": SIZE, "help": "width of the vectors of letters (bytes of UTF-8)"}
+    )
     letter_filters: int = field(
         default=50,
-        metadata={"help": "number of filters over five letters, which give features of a word's spelling (0: none)"},
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "help": "number of filters over five letters, which give features of a word's spelling (0: none)",
+        },
     )
-    letter_dropout: float = field(default=0.2, metadata={"help": "dropout of the spelling features"})
-    encoder_hidden_size: int = field(default=100, metadata={"help": "width of each direction of the LSTM"})
-    encoder_layers: int = field(default=2, metadata={"help": "layers of the LSTM"})
-    dropout: float = field(default=0.5, metadata={"help": "dropout between layers and before the last one"})
+    letter_dropout: float = field(
+        default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout of the spelling features"}
+    )
+    encoder_hidden_size: int = field(
+        default=100, metadata={"bounds": SIZE, "help": "width of each direction of the LSTM"}
+    )
+    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "layers of the LSTM"})
+    dropout: float = field(
+        default=0.5, metadata={"bounds": PROBABILITY, "help": "dropout between layers and before the last one"}
+    )
 
 
 class WordTagger(Selector):
@@ -137,9 +138,7 @@ class WordTagger(Selector):
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
         """Build the model; ValueError if an option has an impossible value."""
         options = plain_options(cfg)
-        check_options(options, "encoder_embed_dim", "letter_dim", "encoder_hidden_size", "encoder_layers")
-        if options.letter_filters < 0:
-            raise ValueError(f"--letter-filters {options.letter_filters}: choose 0 or more")
+        check_values(options, TaggerConfig)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
@@ -160,14 +159,24 @@ class WordTagger(Selector):
 class ExtractorConfig(FairseqDataclass):
     """Options of sentence extractors; the defaults follow Hsu et al. 2018."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
-    encoder_hidden_size: int = field(default=200, metadata={"help": "width of each direction of both GRUs, and of u"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
-    max_sentences: int = field(
-        default=50, metadata={"help": "maximum number of sentences read per document; later ones get probability 0"}
+    encoder_hidden_size: int = field(
+        default=200, metadata={"bounds": SIZE, "help": "width of each direction of both GRUs, and of u"}
     )
-    max_sentence_words: int = field(default=50, metadata={"help": "maximum number of words read per sentence"})
+    dropout: float = field(
+        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors and of states"}
+    )
+    max_sentences: int = field(
+        default=50,
+        metadata={
+            "bounds": SIZE,
+            "help": "maximum number of sentences read per document; later ones get probability 0",
+        },
+    )
+    max_sentence_words: int = field(
+        default=50, metadata={"bounds": SIZE, "help": "maximum number of words read per sentence"}
+    )
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
@@ -178,15 +187,18 @@ class ExtractorConfig(FairseqDataclass):
     sentence_features: bool = field(
         default=False,
         metadata={
+            "needs": ("--sentence-encoder pool",),
             "help": "with --sentence-encoder pool: also read plain features of each sentence, such as its place, its "
-            "length, its similarity to the whole document, and the share of its words that are new or repeated"
+            "length, its similarity to the whole document, and the share of its words that are new or repeated",
         },
     )
     sentence_place_dim: int = field(
         default=0,
         metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--sentence-encoder pool",),
             "help": "with --sentence-encoder pool: width of the vectors of a sentence's place, counted from "
-            "either end (0: none)"
+            "either end (0: none)",
         },
     )
     cross_fit: bool = field(
@@ -235,13 +247,8 @@ class SentenceExtractor(Selector):
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
         options = plain_options(cfg)
-        check_options(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
-        if options.sentence_place_dim < 0:
-            raise ValueError(f"--sentence-place-dim {options.sentence_place_dim}: choose 0 or more")
-        if options.sentence_encoder != "pool":
-            for option in ("sentence_features", "sentence_place_dim"):
-                if getattr(options, option):
-                    raise ValueError(f"--{option.replace('_', '-')} needs --sentence-encoder pool")
+        check_values(options, ExtractorConfig)
+        check_needs(options, ExtractorConfig)
         check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 

@@ -132,8 +132,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # On a GPU the mask is always kept, because checking for padding would make the GPU wait.
-        memory, mask = last, padding_mask if padding_mask.is_cuda or padding_mask.any() else None
+        # On a GPU and in torch.compile the mask is always kept, because looking at it would wait, or break the graph.
+        kept = padding_mask.is_cuda or torch.compiler.is_compiling() or padding_mask.any()
+        memory, mask = last, padding_mask if kept else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
             if self.layer_norm is not None:  # with --encoder-normalize-before, the layers return unnormalised states

@@ -15,7 +15,8 @@ from omegaconf import II
 
 from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
-from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
+from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values, flag
 from .common import PointerOptions, check_pointer, preset_dataclass
 from .source_factors import HELP as FACTORS_HELP
 
@@ -33,8 +34,10 @@ class EncoderConfig(EncDecBaseConfig):
     neighbours: int = field(
         default=0,
         metadata={
+            "bounds": NOT_NEGATIVE,
+            "excludes": {"--no-token-positional-embeddings": "choose one"},
             "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
-            "begin at zero (0: off)"
+            "begin at zero (0: off)",
         },
     )
 
@@ -46,8 +49,10 @@ class DecoderConfig(FairseqDecoderConfig):
     neighbours: int = field(
         default=0,
         metadata={
+            "bounds": NOT_NEGATIVE,
+            "excludes": {"--no-token-positional-embeddings": "choose one"},
             "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps begin at "
-            "zero (0: off)"
+            "zero (0: off)",
         },
     )
 
@@ -88,19 +93,26 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     pointer_initial_generate: float = field(
         default=0.0,
         metadata={
+            "bounds": PROBABILITY,
+            "needs": ("--pointer soft", "--pointer switch"),
             "help": "initial probability of generating instead of copying, such as 0.99 for a pretrained decoder "
-            "(default 0: not fixed, about one half)"
+            "(default 0: not fixed, about one half)",
         },
     )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
+            "excludes": {"--encoder-layerdrop": "it needs every layer's states; choose one"},
             "help": "combine earlier encoder layers with the last one: add sums their states, proj attends with a "
-            "projection of them, attn attends to one layer after another"
+            "projection of them, attn attends to one layer after another",
         },
     )
     aggregation_layers: int = field(
-        default=1, metadata={"help": "number of layers before the last one that --aggregation uses (L in the paper)"}
+        default=1,
+        metadata={
+            "needs": tuple(f"--aggregation {kind}" for kind in AGGREGATIONS[1:]),
+            "help": "number of layers before the last one that --aggregation uses (L in the paper)",
+        },
     )
     share_encoder_decoder_layers: bool = field(
         default=False,
@@ -109,20 +121,26 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         },
     )
     output_bias: bool = field(
-        default=False, metadata={"help": "add a learned bias for each word to the output layer (b_o in the papers)"}
+        default=False,
+        metadata={
+            "excludes": {"--adaptive-softmax-cutoff": "it has its own output layer; choose one"},
+            "help": "add a learned bias for each word to the output layer (b_o in the papers)",
+        },
     )
     output_bias_init: ChoiceEnum(BIAS_INITS) = field(  # type: ignore[valid-type]
         default="zeros",
         metadata={
+            "needs": ("--output-bias",),
             "help": "initial value of --output-bias: zeros, or frequencies, the logarithm of each word's relative "
-            "frequency in the training summaries"
+            "frequency in the training summaries",
         },
     )
     embed_from_text: bool = field(
         default=False,
         metadata={
+            "excludes": {"--encoder-embed-path": "choose one", "--decoder-embed-path": "choose one"},
             "help": "initialise word vectors from the training text: a truncated singular value decomposition of the "
-            "words' positive pointwise mutual information, which takes seconds"
+            "words' positive pointwise mutual information, which takes seconds",
         },
     )
     source_factors: str = field(
@@ -147,6 +165,29 @@ _PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
+
+_CHECKS: Dict[str, Dict[str, Any]] = {
+    **{name: {"bounds": PROBABILITY} for name in _PROBABILITIES},
+    **{
+        f"{side}_{name}": {"bounds": SIZE}
+        for side in ("encoder", "decoder")
+        for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    },
+    "decoder_output_dim": {"bounds": SIZE},
+    "pointer": {"excludes": {"--adaptive-softmax-cutoff": "it mixes distributions over all words; choose one"}},
+    "adaptive_softmax_dropout": {"bounds": PROBABILITY, "needs": ("--adaptive-softmax-cutoff",)},
+    "adaptive_softmax_factor": {"needs": ("--adaptive-softmax-cutoff",)},
+    "quant_noise_pq_block_size": {"needs": ("--quant-noise-pq",)},
+    "no_decoder_final_norm": {"needs": ("--decoder-normalize-before",)},
+}
+"""Bounds and requirements of fairseq's own options; see :mod:`fairseq_etads.platform.option_checks`."""
+_ONLY_NEW = (
+    "adaptive_softmax_dropout",
+    "adaptive_softmax_factor",
+    "quant_noise_pq_block_size",
+    "no_decoder_final_norm",
+)
+"""Options whose requirements are not checked when a checkpoint is loaded: earlier versions did not check them."""
 
 # Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are as in the paper.
 _FORMS = {
@@ -297,10 +338,14 @@ def preset_config(name: str, **changes: Any) -> type:
     for option, kind, source in _flat_fields():
         if option.endswith("_name") or option in _LEFT_OUT:
             continue
-        metadata = dict(source.metadata)
+        metadata = {**source.metadata, **_CHECKS.get(option, {})}
         metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
         options.append((option, kind, source.default, metadata))
     return preset_dataclass(name, options, {**_PAPER, **changes}, __name__)
+
+
+_DECLARED = preset_config("options")
+"""All options with their metadata."""
 
 
 def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
@@ -309,50 +354,23 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     Raises:
         ValueError: they are not; the message names the options, their values and the choices.
     """
+    values = _Flat(config)
+    check_values(values, _DECLARED)
+    check_needs(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
     _check_inherited(config, is_new=not task.is_loading)
-    if str(config.pointer) != "none" and config.adaptive_softmax_cutoff:
-        raise ValueError(
-            f"--pointer {config.pointer} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose "
-            "one"
-        )
     check_pointer(config, task)
-    _check_initial_generate(config)
     _check_attention(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)
-    if config.output_bias and config.adaptive_softmax_cutoff:
-        raise ValueError(
-            "--output-bias does not work with --adaptive-softmax-cutoff, which has its own output layer: choose one"
-        )
-    _check_beginning(config)
 
 
-def _check_beginning(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError for impossible numbers of neighbours, and for initialisations without effect or in conflict."""
-    for side in ("encoder", "decoder"):
-        part = getattr(config, side)
-        if part.neighbours < 0:
-            raise ValueError(f"--{side}-neighbours {part.neighbours}: choose 0 (off) or more words")
-        if part.neighbours and config.no_token_positional_embeddings:
-            raise ValueError(
-                f"--{side}-neighbours {part.neighbours} does not work with --no-token-positional-embeddings: choose one"
-            )
-        if config.embed_from_text and part.embed_path:
-            raise ValueError(
-                f"--embed-from-text and --{side}-embed-path {part.embed_path} exclude one another: choose one"
-            )
-    if str(config.output_bias_init) != "zeros" and not config.output_bias:
-        raise ValueError(f"--output-bias-init {config.output_bias_init} has no effect without --output-bias")
+class _Flat:
+    """The options of a nested config under the flat names of the command line."""
 
-
-def _check_initial_generate(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --pointer-initial-generate is not a probability, or there is no pointer."""
-    option = f"--pointer-initial-generate {config.pointer_initial_generate}"
-    if not 0 <= config.pointer_initial_generate < 1:
-        raise ValueError(f"{option}: choose a probability between 0 and 1, such as 0.99")
-    if config.pointer_initial_generate and str(config.pointer) == "none":
-        raise ValueError(f"{option} has no effect with --pointer none: choose --pointer soft or switch")
+    def __init__(self, config: Any):
+        for name, _, _ in _flat_fields():
+            setattr(self, name, getattr(config, name))
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
@@ -370,25 +388,13 @@ def _check_attention(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --aggregation-layers names layers that do not exist, or has no effect."""
-    kind, count, layers = str(config.aggregation), config.aggregation_layers, config.encoder.layers
-    if kind == "none":
-        if count != 1:
-            raise ValueError(
-                f"--aggregation-layers {count} has no effect with --aggregation none: choose --aggregation "
-                f"{', '.join(AGGREGATIONS[1:])}"
-            )
-        return
-    if not 1 <= count < layers:
+    """Raise ValueError if --aggregation-layers names layers that do not exist."""
+    count, layers = config.aggregation_layers, config.encoder.layers
+    if str(config.aggregation) != "none" and not 1 <= count < layers:
         choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
         raise ValueError(
             f"--aggregation-layers {count}: an encoder of {layers} layers has {layers - 1} before its last; "
             f"choose {choices}"
-        )
-    if config.encoder.layerdrop:
-        raise ValueError(
-            f"--encoder-layerdrop {config.encoder.layerdrop} does not work with --aggregation {kind}, which needs "
-            "every layer's states; choose one"
         )
 
 
@@ -417,17 +423,12 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """
     for side in ("encoder", "decoder"):
         part = getattr(config, side)
-        for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
-            _check_at_least_one(config, f"{side}_{name}")
         width, heads = part.embed_dim, part.attention_heads
         if width % heads:
             raise ValueError(
                 f"--{side}-attention-heads {heads} does not divide --{side}-embed-dim {width}: each head has an equal "
                 "share of the width"
             )
-    for name in _PROBABILITIES:
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"--{_flag(name)} {getattr(config, name)}: choose a probability, at least 0 and below 1")
     if config.quant_noise_scalar:
         raise ValueError(
             f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
@@ -437,14 +438,17 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     for option in (f"{side}_{name}" for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")):
         if config.quant_noise_pq and (block < 1 or getattr(config, option) % block):
             raise ValueError(
-                f"--quant-noise-pq-block-size {block} does not divide --{_flag(option)} {getattr(config, option)}"
+                f"--quant-noise-pq-block-size {block} does not divide {flag(option)} {getattr(config, option)}"
             )
     for option in ("tie_adaptive_weights", "tie_adaptive_proj"):
         if is_new and getattr(config, option):
-            raise ValueError(f"--{_flag(option)} needs fairseq's --adaptive-input, which these models do not have")
+            raise ValueError(f"{flag(option)} needs fairseq's --adaptive-input, which these models do not have")
+    if is_new and config.decoder_input_dim != config.decoder_embed_dim:
+        raise ValueError(
+            f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "
+            f"--decoder-embed-dim {config.decoder_embed_dim}"
+        )
     _check_output_width(config)
-    if is_new:
-        _check_effects(config)
 
 
 def _check_output_width(config: Any) -> None:
@@ -453,35 +457,6 @@ def _check_output_width(config: Any) -> None:
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if width != wanted and getattr(config, option):
             raise ValueError(
-                f"--{_flag(option)} needs an output layer as wide as the embeddings, but --decoder-output-dim is "
+                f"{flag(option)} needs an output layer as wide as the embeddings, but --decoder-output-dim is "
                 f"{wanted} and --decoder-embed-dim {width}"
             )
-    _check_at_least_one(config, "decoder_output_dim")
-
-
-def _check_effects(config: Any) -> None:
-    """Raise ValueError if a changed option has no effect without another one."""
-    if config.decoder_input_dim != config.decoder_embed_dim:
-        raise ValueError(
-            f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "
-            f"--decoder-embed-dim {config.decoder_embed_dim}"
-        )
-    for option, default, active, needed in (
-        ("adaptive_softmax_dropout", 0, config.adaptive_softmax_cutoff, "--adaptive-softmax-cutoff"),
-        ("adaptive_softmax_factor", 4, config.adaptive_softmax_cutoff, "--adaptive-softmax-cutoff"),
-        ("quant_noise_pq_block_size", 8, config.quant_noise_pq, "--quant-noise-pq"),
-        ("no_decoder_final_norm", False, config.decoder_normalize_before, "--decoder-normalize-before"),
-    ):
-        value = getattr(config, option)
-        if value != default and not active:
-            shown = "" if value is True else f" {value}"
-            raise ValueError(f"--{_flag(option)}{shown} has no effect without {needed}")
-
-
-def _check_at_least_one(config: Any, option: str) -> None:
-    if getattr(config, option) < 1:
-        raise ValueError(f"--{_flag(option)} {getattr(config, option)}: choose 1 or more")
-
-
-def _flag(option: str) -> str:
-    return option.replace("_", "-")

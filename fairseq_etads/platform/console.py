@@ -153,6 +153,16 @@ def check_positive(**numbers: Optional[int]) -> None:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
+def add_max_tokens(add: Callable[..., Any]) -> None:
+    """Add --max-tokens to a parser."""
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
+
+
+def add_device(add: Callable[..., Any]) -> None:
+    """Add --device to a parser."""
+    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+
+
 def printable(text: str) -> str:
     """Escape characters that a terminal cannot show or would obey; names in an input can contain anything."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

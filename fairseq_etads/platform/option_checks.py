@@ -1,48 +1,87 @@
 """Options declared as dataclass fields: find the given ones, and check that they are possible and have an effect.
 
-A field's metadata determines its checks:
+Without torch and fairseq, so that ``--help`` is fast. A field's metadata determines its checks:
 
 - ``bounds``: the :class:`Bounds` of a number;
 - ``choices``: the values of a text, for a field that is not an enumeration;
 - ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be present,
-  or the field has no effect.
+  or the field has no effect. ``without`` replaces the message's ending "without --pointer switch";
+- ``excludes``: option or mechanism -> reason. The field cannot be given together with it; with an empty reason, the
+  field has no effect beside it.
+
+:func:`conflict` applies ``needs`` and ``excludes``, for a training and for decoding; ``docs/rules.md`` lists them.
 """
 
+import math
 from dataclasses import fields
 from enum import Enum
-from typing import Any, Collection, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 
 class Bounds(NamedTuple):
     """Bounds of a numeric option.
 
     Attributes:
-        at_least: the smallest value.
+        at_least: the smallest value; None: no lower bound.
         below: an exclusive upper bound; None: no upper bound.
-        what: the noun for messages: "tokens", or with ``below`` "a probability".
+        what: the noun or remark for messages: "tokens", "(0: off)", or with ``below`` "a probability".
+        above: an exclusive lower bound, instead of ``at_least``.
+        most: the largest value, instead of ``below``.
     """
 
-    at_least: float
+    at_least: Optional[float] = None
     below: Optional[float] = None
     what: str = ""
+    above: Optional[float] = None
+    most: Optional[float] = None
 
     def admit(self, value: float) -> bool:
-        """Tell whether a value is possible; "not a number" never is."""
-        return self.at_least <= value and (self.below is None or value < self.below)
+        """Tell whether a value is possible; "not a number" never is, and infinity only without bounds."""
+        low = -math.inf if self.at_least is None else self.at_least
+        high = math.inf if self.most is None else self.most
+        return (
+            low <= value <= high
+            and (self.below is None or value < self.below)
+            and (self.above is None or self.above < value < math.inf)
+        )
 
     def __str__(self) -> str:
-        if self.below is None:
-            return f"{self.at_least:g} or more {self.what}".rstrip()
-        return f"{self.what or 'a number'}, at least {self.at_least:g} and below {self.below:g}"
+        low = [] if self.at_least is None else [f"at least {self.at_least:g}"]
+        low += [] if self.above is None else [f"above {self.above:g}"]
+        high = [] if self.below is None else [f"below {self.below:g}"]
+        high += [] if self.most is None else [f"at most {self.most:g}"]
+        if self.at_least is not None and self.most is not None:
+            return f"{self.what or 'a number'} from {self.at_least:g} to {self.most:g}"
+        if high:
+            return f"{self.what or 'a number'}, {' and '.join(low + high)}" if low else f"a number {high[0]}"
+        text = f"more than {self.above:g}" if self.above is not None else f"{self.at_least:g} or more"
+        return f"{text} {self.what}".rstrip()
+
+
+PROBABILITY = Bounds(0, 1, "a probability")
+"""Bounds of a dropout or a share below 1."""
+SIZE = Bounds(1)
+"""Bounds of a width or a number of things of which there is at least one."""
+NOT_NEGATIVE = Bounds(0)
+"""Bounds of a weight or of a number that can be 0."""
+
+
+def flag(name: str) -> str:
+    """Format an option as on a command line."""
+    return f"--{name.replace('_', '-')}"
 
 
 def shown(option: str, value: Any) -> str:
-    """Format an option as on a command line."""
-    flag = f"--{option.replace('_', '-')}"
-    return flag if value is True else f"{flag} {value}"
+    """Format an option with its value as on a command line."""
+    return flag(option) if value is True else f"{flag(option)} {_plain(value)}"
 
 
-def check_values(cfg: Any, config: type) -> None:
+def listed(choices: Sequence[str]) -> str:
+    """Format choices as text."""
+    return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
+
+
+def check_values(cfg: Any, config: Any) -> None:
     """Raise ValueError for a value outside the bounds or choices of its option.
 
     Args:
@@ -55,30 +94,68 @@ def check_values(cfg: Any, config: type) -> None:
         if value is None:
             continue
         if bounds is not None and not bounds.admit(value):
-            raise ValueError(f"{shown(option.name, value)}: choose {bounds}")
+            raise ValueError(f"{flag(option.name)} {value}: choose {bounds}")
         if choices is not None and _plain(value) not in choices:
             raise ValueError(f"{shown(option.name, value)}: choose of {', '.join(choices)}")
 
 
-def check_needs(cfg: Any, config: type, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError for a given option that needs something missing.
+def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
+    """Raise ValueError for a given option that needs something missing, or excludes something present.
 
     Args:
         cfg: the values.
         config: the dataclass that declares the options.
-        has: mechanisms of the model, and options that other dataclasses declare, as on a command line; the given
-            options of ``config`` may be left out.
+        has: mechanisms of the model, and options that other dataclasses declare, as on a command line; the options of
+            ``config`` may be left out.
         skip: names of options that are not checked.
     """
-    given = given_options(cfg, config)
-    there = {*has, *_flags(given)}
-    for option in fields(config):
-        needs = option.metadata.get("needs", ())
-        if option.name in given and option.name not in skip and needs and there.isdisjoint(needs):
-            raise ValueError(f"{shown(option.name, given[option.name])} has no effect without {' or '.join(needs)}")
+    present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
+    given = {name: value for name, value in given_options(cfg, config).items() if name not in skip}
+    declared = {option.name: option.metadata for option in fields(config)}
+    found = conflict(given, declared, {*has, *flags(present)})
+    if found:
+        raise ValueError(found)
 
 
-def given_options(cfg: Any, config: type) -> Dict[str, Any]:
+def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
+    """Return the reason why one of the given options has no effect or excludes another; empty if there is none.
+
+    Args:
+        given: options that differ from their defaults, and their values.
+        declared: name -> metadata of each option.
+        there: options and mechanisms that are present, as on a command line; see :func:`flags`.
+    """
+    for name, value in given.items():
+        metadata = declared.get(name, {})
+        needs = metadata.get("needs", ())
+        if needs and not any(needed in there for needed in needs):
+            return f"{shown(name, value)} has no effect {metadata.get('without') or 'without ' + listed(needs)}"
+        for other, reason in metadata.get("excludes", {}).items():
+            if other in there and not reason:
+                return f"{shown(name, value)} has no effect with {_with_value(other, there)}: choose one"
+            if other in there:
+                return f"{shown(name, value)} does not go with {_with_value(other, there)}: {reason}"
+    return ""
+
+
+def flags(present: Mapping[str, Any]) -> Set[str]:
+    """Return each option that is on, with and without its value: "--pointer", "--pointer soft".
+
+    An option with the value "none" has only the second form.
+    """
+    on = {name: _plain(value) for name, value in present.items() if is_on(value)}
+    off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
+    return {flag(name) for name in on} | {shown(name, value) for name, value in on.items()} | off
+
+
+def is_on(value: Any) -> bool:
+    """Tell whether an option with this value is on; fairseq's --diverse-beam-groups is -1 if it is off."""
+    plain = _plain(value)
+    # an interpolation of omegaconf that is not resolved refers to an option of another part
+    return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
+
+
+def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
     """Options with values other than the default, and their values.
 
     An explicitly given default does not count.
@@ -86,11 +163,16 @@ def given_options(cfg: Any, config: type) -> Dict[str, Any]:
     return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
 
 
-def defaults_of(config: type) -> Iterator[Tuple[str, Any]]:
+def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
     """Name and default of each option declared here, not taken from another part of fairseq's options."""
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, option.default
+
+
+def _with_value(other: str, there: Collection[str]) -> str:
+    """Return an option with its value, if that is known."""
+    return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
 
 def _is_given(cfg: Any, name: str, default: Any) -> bool:
@@ -98,12 +180,6 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
     return str(_plain(value)) != str(_plain(default))  # enumerations are compared by value
-
-
-def _flags(given: Dict[str, Any]) -> Set[str]:
-    """Each option that is on, with and without its value: "--pointer", "--pointer soft"."""
-    on = {name: _plain(value) for name, value in given.items() if value not in (False, 0, "")}
-    return {shown(name, True) for name in on} | {shown(name, value) for name, value in on.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
-from .extensions import Extensions, best_extensions, recombined
-from .hypotheses import ActiveHypotheses, Finished, Results, take_beams
+from .hypotheses import ActiveHypotheses, Extensions, Finished, Results, best_extensions, recombined, take_beams
 from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of

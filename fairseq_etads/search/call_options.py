@@ -9,8 +9,9 @@ import difflib
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
+from ..platform.option_checks import flag as flag
 from . import options
-from .options import DECLARED, LARGEST, flag
+from .options import DECLARED, LARGEST
 
 _NAMES = (
     "beam",
@@ -65,7 +66,8 @@ def _call_option(name: str) -> CallOption:
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
-    least = metadata.get("least_in_call", metadata.get("least"))
+    bounds = metadata.get("bounds")
+    least = metadata.get("least_in_call", None if bounds is None else bounds.at_least)
     setting, kind = options.setting_of(declared), options.kind_of(declared)
     return CallOption(declared, setting, kind, metadata["help"], metadata.get("choices", ()), least)
 
@@ -166,8 +168,7 @@ def call_settings(
         for name, value in given.items()
         if value != default_of(name) and not (name in folder and value == folder[name])
     }
-    facts = {} if has_pointer is None else options.facts_of(has_pointer, bool(present_value("allow_unk", together)))
-    idle = options.without_effect(new, {name: present_value(name, together) for name in OPTIONS}, facts)
+    idle = options.without_effect(new, {name: present_value(name, together) for name in OPTIONS}, has_pointer)
     if idle:
         raise InputError(idle)
     return settings

@@ -22,8 +22,7 @@ from ..kernels import cpu as kernels
 from ..kernels.linear import fix_normalised_weights, is_plain_linear, normalised_weights
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
-from ..layers.encoder_attention import is_fairseqs_attention
-from ..layers.heads import SELF_ATTENTION_INPUTS
+from ..layers.encoder_attention import SELF_ATTENTION_INPUTS, is_fairseqs_attention
 from ..layers.recurrent import OutputLayer
 from ..layers.transformer import SummaryAttention
 from ..platform import compat

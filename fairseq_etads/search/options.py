@@ -3,10 +3,9 @@
 A field's name is the option's name on fairseq's command line; its metadata hold:
 
 - ``help``: for every ``--help``;
-- ``least``, ``most``, ``above``, ``below``: bounds of a number; ``least_in_call``: a bound that fairseq does not have;
-  ``choices``: the values of a choice;
-- ``needs``: an option, ``option=value`` or a fact about the models (:data:`FACTS`) that it needs to have an effect;
-- ``excluded_by``: an option with which it has no effect;
+- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: see :mod:`fairseq_etads.platform.option_checks`; a need
+  can be a kind of models (:data:`POINTER`, :data:`NO_POINTER`);
+- ``least_in_call``: a bound that fairseq does not have;
 - ``setting``: its name in :class:`~fairseq_etads.search.settings.SearchSettings` and as an argument of
   ``SummaryGenerator``, if it differs;
 - ``tuned``: the values that ``etads-tune`` searches; ``tunable``: False if it cannot search the option.
@@ -17,8 +16,10 @@ A field's name is the option's name on fairseq's command line; its metadata hold
 
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional
 
+from ..platform.option_checks import SIZE, Bounds, conflict, flags, listed
+from ..platform.option_checks import flag as flag
 from ..platform.systems import system_of
 from ..text.words import SENTENCE_MARK
 
@@ -34,6 +35,10 @@ LARGEST = 1_000_000
 """Upper bound of all numbers in a call, such as a number of tokens."""
 
 
+POINTER, NO_POINTER = "a model with --pointer", "a model without --pointer"
+"""Kinds of models that an option can need."""
+
+
 def _option(default: Any, help: str, **metadata: Any) -> Any:
     return field(default=default, metadata={"help": help, **metadata})
 
@@ -43,7 +48,7 @@ class DecodingOptions:
     """Decoding options that fairseq does not have."""
 
     allow_unk: bool = _option(
-        False, "let pointer models write <unk>; by default they copy a word instead", needs="pointer"
+        False, "let pointer models write <unk>; by default they copy a word instead", needs=(POINTER,)
     )
     replace_unknown: bool = _option(
         False,
@@ -54,40 +59,44 @@ class DecodingOptions:
     coverage_penalty: float = _option(
         0.0,
         "weight of the coverage penalty in beam search (ETADS: 1; 0: off)",
-        least=0,
+        bounds=Bounds(0, what="(0: off)"),
         tuned=(0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
     )
     coverage_penalty_type: str = _option(
         "summary",
         "summary: penalty for reading a word twice; wu: for leaving words unread",
         choices=COVERAGE_KINDS,
-        needs="coverage_penalty",
+        needs=("--coverage-penalty",),
     )
     stepwise_coverage_penalty: bool = _option(False, "apply the coverage penalty in the beam at every step")
     length_penalty_type: str = _option(
         "avg",
         "form of the length penalty with --lenpen A: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
         choices=LENGTH_KINDS,
-        excluded_by="unnormalized",
+        excludes={"--unnormalized": ""},
     )
     length_penalty_beta: float = _option(
         LENGTH_PENALTY_BETA,
         "beta of --length-penalty-type wu",
-        above=-1,
-        needs="length_penalty_type=wu",
+        bounds=Bounds(above=-1),
+        needs=("--length-penalty-type wu",),
         tuned=tuple(float(number) for number in range(11)),
     )
     ngram_ignore_tokens: str = _option(
         "",
         "tokens exempt from --no-repeat-ngram-size, separated by spaces",
-        needs="no_repeat_ngram_size",
+        needs=("--no-repeat-ngram-size",),
         tunable=False,
     )
     exact_length: int = _option(
-        0, "produce exactly N tokens before the end symbol (0: off; --min-len has no effect then)", least=0
+        0,
+        "produce exactly N tokens before the end symbol (0: off; --min-len has no effect then)",
+        bounds=Bounds(0, what="(0: off)"),
     )
     min_sentences: int = _option(
-        0, f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)', least=0
+        0,
+        f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)',
+        bounds=Bounds(0, what="(0: off)"),
     )
     extractive_weights: str = _option(
         "",
@@ -95,13 +104,13 @@ class DecodingOptions:
         "ends a bigram of it, it ends a trigram of it, it precedes the last word there; or release: the features and "
         "weights of the authors' code; or release: and five weights of its features",
         tunable=False,
-        excluded_by="score_reference",
+        excludes={"--score-reference": ""},
     )
     recombine: int = _option(
         0,
         "keep only the best of the hypotheses that share their last N tokens (ABS: 5; 0: off)",
-        least=0,
-        excluded_by="score_reference",
+        bounds=Bounds(0, what="(0: off)"),
+        excludes={"--score-reference": ""},
     )
     selection: Optional[str] = _option(
         None,
@@ -109,20 +118,23 @@ class DecodingOptions:
         "likely (Gehrmann et al. 2018; fairseq-generate only)",
     )
     selection_threshold: float = _option(
-        0.15, "with --selection, words with a probability above X may be copied", below=1, needs="selection"
+        0.15,
+        "with --selection, words with a probability above X may be copied",
+        bounds=Bounds(below=1),
+        needs=("--selection",),
     )
     selection_factor: float = _option(
         2.0,
         "with --selection, factor of the probability of copying these words, before renormalising",
-        above=0,
-        needs="selection",
+        bounds=Bounds(above=0),
+        needs=("--selection",),
     )
     shortlist: Optional[str] = _option(
         None,
         "file made by etads-shortlist: run the softmax only over words that are frequent or associated with the "
         "document's words, which is faster with a large vocabulary (default: over all words)",
         tunable=False,
-        excluded_by="score_reference",
+        excludes={"--score-reference": ""},
     )
     early_stopping: Optional[str] = _option(
         None,
@@ -143,42 +155,45 @@ class DecodingOptions:
 class FairseqOptions:
     """fairseq's own decoding options, if this project says more about them than fairseq."""
 
-    beam: int = _option(5, "beam size", least=1, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
-    min_len: int = _option(1, "minimum number of tokens of a summary", excluded_by="exact_length", least_in_call=0)
+    beam: int = _option(5, "beam size", bounds=SIZE, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
+    min_len: int = _option(1, "minimum number of tokens of a summary", excludes={"--exact-length": ""}, least_in_call=0)
     max_len_a: float = _option(0, "add X tokens to the maximum length for each token of the document", least_in_call=0)
     max_len_b: int = _option(200, "maximum number of tokens of a summary", least_in_call=1)
     lenpen: float = _option(
         1.0,
         "length penalty: below 1 for shorter summaries, above 1 for longer ones",
-        least=-100,
-        most=100,
-        excluded_by="unnormalized",
+        bounds=Bounds(-100, most=100),
+        excludes={"--unnormalized": ""},
         setting="len_penalty",
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
     )
     unnormalized: bool = _option(False, "compare log-probabilities without dividing by the length penalty")
     no_repeat_ngram_size: int = _option(
-        0, "never repeat N consecutive tokens in a summary (0: off)", least=0, tuned=(0, 2, 3, 4)
+        0,
+        "never repeat N consecutive tokens in a summary (0: off)",
+        bounds=Bounds(0, what="(0: off)"),
+        tuned=(0, 2, 3, 4),
     )
     temperature: float = _option(
-        1.0, "temperature: divides the logits", above=0, tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16))
+        1.0,
+        "temperature: divides the logits",
+        bounds=Bounds(above=0),
+        tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
     )
     unkpen: float = _option(
-        0.0, "subtracted from the unknown word's log-probability", needs="unknown_word", setting="unk_penalty"
+        0.0,
+        "subtracted from the unknown word's log-probability",
+        needs=("--allow-unk", NO_POINTER),
+        without="on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
+        setting="unk_penalty",
     )
     match_source_len: bool = _option(False, "limit the number of tokens of a summary to its source's")
-    nbest: int = _option(1, "number of summaries returned per document", least=1)
+    nbest: int = _option(1, "number of summaries returned per document", bounds=SIZE)
     print_alignment: Optional[str] = _option(None, "also return alignments to the source", choices=ALIGNMENTS)
-    lm_weight: float = _option(0.0, "weight of the language model's log-probabilities", needs="lm_path")
-    diverse_beam_strength: float = _option(0.5, "strength of the groups' penalty", needs="diverse_beam_groups")
-    retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs="retain_dropout")
+    lm_weight: float = _option(0.0, "weight of the language model's log-probabilities", needs=("--lm-path",))
+    diverse_beam_strength: float = _option(0.5, "strength of the groups' penalty", needs=("--diverse-beam-groups",))
+    retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs=("--retain-dropout",))
 
-
-FACTS = {
-    "pointer": "without a model with --pointer",
-    "unknown_word": "on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
-}
-"""Needs that depend on the models -> completion of "--option has no effect …"."""
 
 DECLARED: Mapping[str, Any] = {
     option.name: option for kind in (DecodingOptions, FairseqOptions) for option in fields(kind)
@@ -194,21 +209,6 @@ def setting_of(name: str) -> str:
 
 BY_SETTING: Mapping[str, str] = {setting_of(name): name for name in DECLARED}
 """Name in the settings of the search -> name of the option."""
-
-
-def flag(name: str) -> str:
-    """Format an option as on a command line."""
-    return f"--{name.replace('_', '-')}"
-
-
-def shown(name: str, value: Any) -> str:
-    """Format an option with its value as on a command line."""
-    return flag(name) if value is True else f"{flag(name)} {value}"
-
-
-def listed(choices: Sequence[str]) -> str:
-    """Format choices as text."""
-    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def kind_of(name: str) -> type:
@@ -230,16 +230,8 @@ def problem(name: str, value: Any) -> str:
     fits = is_number if kind in (int, float) else isinstance(value, kind)
     if not fits or (kind is int and not isinstance(value, Integral)):
         return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]
-    off = " (0: off)" if limits.get("least") == 0 else ""
-    for name, is_over, words in (
-        ("least", lambda bound: value < bound, "{} or more" + off),
-        ("most", lambda bound: value > bound, "{} or less"),
-        ("above", lambda bound: not bound < value < float("inf"), "more than {}"),
-        ("below", lambda bound: not value < bound, "a number below {}"),
-    ):
-        if limits.get(name) is not None and is_over(limits[name]):
-            return words.format(limits[name])
-    return ""
+    bounds = limits.get("bounds")
+    return "" if bounds is None or bounds.admit(value) else str(bounds)
 
 
 def refusal(name: str, value: Any) -> str:
@@ -250,38 +242,17 @@ def refusal(name: str, value: Any) -> str:
     return f"{flag(name)} {written}: choose {wanted}" if wanted else ""
 
 
-def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], facts: Mapping[str, bool]) -> str:
+def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]) -> str:
     """Return the reason why one of the given options has no effect; empty if all have an effect.
 
     Args:
         given: options that differ from their defaults.
         present: all options, including fairseq's; missing ones are off.
-        facts: values of :data:`FACTS`; missing ones are not checked.
+        has_pointer: whether one of the models can copy; None: not yet known, and not checked.
     """
-    for name, value in given.items():
-        if name not in DECLARED:
-            continue
-        needed, excluding = (DECLARED[name].metadata.get(key, "") for key in ("needs", "excluded_by"))
-        option, _, wanted = needed.partition("=")
-        reason = ""
-        if option in FACTS:
-            reason = FACTS[option] if not facts.get(option, True) else ""
-        elif option and not (str(present.get(option)) == wanted if wanted else _is_on(present.get(option))):
-            reason = f"without {flag(option)}{f' {wanted}' if wanted else ''}"
-        elif excluding and _is_on(present.get(excluding)):
-            reason = f"with {shown(excluding, present[excluding])}: choose one"
-        if reason:
-            return f"{shown(name, value)} has no effect {reason}"
-    return ""
-
-
-def _is_on(value: Any) -> bool:
-    return bool(value) and value != -1  # fairseq's --diverse-beam-groups
-
-
-def facts_of(has_pointer: bool, allow_unk: bool) -> Dict[str, bool]:
-    """Return the values of :data:`FACTS` for models, given whether one of them can copy."""
-    return {"pointer": has_pointer, "unknown_word": allow_unk or not has_pointer}
+    kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
+    declared = {name: option.metadata for name, option in DECLARED.items()}
+    return conflict(given, declared, flags(present) | kinds)
 
 
 SYSTEMS: Dict[str, str] = {name: system for name in DECLARED if (system := system_of(flag(name))) is not None}

@@ -14,6 +14,7 @@ from typing import Any, Optional, Tuple, TypeVar, Union
 import torch
 from torch import Tensor
 
+from ..platform.option_checks import listed
 from .options import (
     BY_SETTING,
     COVERAGE_KINDS,
@@ -21,7 +22,6 @@ from .options import (
     LENGTH_PENALTY_BETA,
     DecodingOptions,
     FairseqOptions,
-    listed,
     refusal,
 )
 

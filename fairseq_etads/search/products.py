@@ -9,8 +9,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from ..kernels import cpu as kernels
-from ..layers.encoder_attention import attention_dropout
-from ..layers.heads import merge_heads, self_attention_inputs, split_heads
+from ..layers.encoder_attention import attention_dropout, merge_heads, self_attention_inputs, split_heads
 
 
 class PackedLinear(nn.Linear):

@@ -9,7 +9,7 @@ from fairseq.dataclass.configs import GenerationConfig
 
 from ..layers.capabilities import Capabilities, TrainedBy, pointer_kind, pointer_of
 from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
-from ..search.options import DECLARED, DecodingOptions, facts_of, without_effect
+from ..search.options import DECLARED, DecodingOptions, without_effect
 from .nll import check_criterion
 from .options import SummarizationConfig
 
@@ -157,7 +157,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     check_selection(task_cfg.selection, args, models)
     for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
         value = getattr(task_cfg, name, None)
-        if value and option.metadata.get("excluded_by") == "score_reference":
+        if value and "--score-reference" in option.metadata.get("excludes", ()):
             raise ValueError(f"{shown(name, value)} has no effect with --score-reference: choose one")
 
 
@@ -176,7 +176,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     given = {**given_options(task_cfg, SummarizationConfig), **given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
     present.update({name: value for name, value in given.items() if name not in present})
-    idle = without_effect(given, present, facts_of(has_pointer, bool(present["allow_unk"])))
+    idle = without_effect(given, present, has_pointer)
     if idle:
         raise ValueError(idle)
     for options, reason in (

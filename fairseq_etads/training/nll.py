@@ -5,6 +5,7 @@ Negative log-likelihood, label smoothing, a supervised switch, and the losses of
 
 import math
 from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -19,7 +20,7 @@ from ..layers.attention_probe import FIGURES, observe
 from ..layers.capabilities import Capabilities, decoder_capabilities, unwrapped
 from ..layers.decoder_output import DecoderOutput, WordRequest
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
-from ..platform.option_checks import given_options
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -31,15 +32,20 @@ class SummarizationNLLConfig(FairseqDataclass):
     """Options of ``--criterion summarization_nll``."""
 
     label_smoothing: float = field(
-        default=0.0, metadata={"help": "probability mass spread evenly over all producible words"}
+        default=0.0,
+        metadata={"bounds": PROBABILITY, "help": "probability mass spread evenly over all producible words"},
     )
     coverage_loss: float = field(
         default=0.0,
-        metadata={"help": "weight (lambda) of the coverage loss, which penalises attending to the same words again"},
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "help": "weight (lambda) of the coverage loss, which penalises attending to the same words again",
+        },
     )
     coverage_loss_start: int = field(
         default=0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
             "help": "first update with the coverage loss; from update 0, training may not converge",
         },
@@ -47,6 +53,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     coverage_loss_ramp: int = field(
         default=0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
             "help": "number of updates over which the coverage loss then grows to its full weight",
         },
@@ -54,6 +61,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     switch_loss: float = field(
         default=1.0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--pointer switch",),
             "help": "weight of the decision between generating and pointing (--pointer switch)",
         },
@@ -61,6 +69,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     extraction_loss: float = field(
         default=0.0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
             "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
             "(Hsu et al. 2018: 5)",
@@ -69,6 +78,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     inconsistency_loss: float = field(
         default=0.0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
             "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
             "al.: 1)",
@@ -77,6 +87,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     inconsistency_top: int = field(
         default=3,
         metadata={
+            "bounds": SIZE,
             "needs": ("--inconsistency-loss",),
             "help": "number of most attended words in --inconsistency-loss",
         },
@@ -84,7 +95,12 @@ class SummarizationNLLConfig(FairseqDataclass):
     selection_loss: float = field(
         default=0.0,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-selector",),
+            "excludes": {
+                "--extraction-loss": "they learn from two kinds of labels, which have one file name (etads-labels "
+                "--kind distribution, and extract)"
+            },
             "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
             "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)",
         },
@@ -92,6 +108,7 @@ class SummarizationNLLConfig(FairseqDataclass):
     closed_book_weight: float = field(
         default=0.0,
         metadata={
+            "bounds": Bounds(0, 1),
             "needs": ("--closed-book-decoder",),
             "help": "weight (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder has the "
             "weight 1 - gamma (Jiang and Bansal 2018: 2/3)",
@@ -100,29 +117,22 @@ class SummarizationNLLConfig(FairseqDataclass):
     length_normalised: bool = field(
         default=False,
         metadata={
+            "excludes": {"--sentence-avg": "it also divides by summaries; leave --sentence-avg out"},
             "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
-            "so that short summaries have the same weight as long ones (See et al. 2017)"
+            "so that short summaries have the same weight as long ones (See et al. 2017)",
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
 def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
-    """Raise ValueError for options of the loss that exclude one another, or that the model does not support.
+    """Raise ValueError if a loss needs attention that the model does not always have.
 
     Args:
         cfg: the criterion's options.
         capabilities: the capabilities of the model.
     """
-    given = given_options(cfg, SummarizationNLLConfig)
-    if "selection_loss" in given and "extraction_loss" in given:
-        raise ValueError(
-            "--selection-loss and --extraction-loss exclude one another: they learn from two kinds of labels, which "
-            "have one file name (etads-labels --kind distribution, and extract)"
-        )
-    if "length_normalised" in given and cfg.sentence_avg:
-        raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")
-    if "coverage_loss" in given and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
+    if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
             "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop leaves out of "
             "some updates: choose one, or a model with --pointer"
@@ -197,23 +207,7 @@ class SummarizationNLL(FairseqCriterion):
         closed_book_weight: float = 0.0,
     ):
         super().__init__(task)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"--label-smoothing {label_smoothing}: choose a probability, at least 0 and below 1")
-        for option, value in (
-            ("coverage-loss", coverage_loss),
-            ("coverage-loss-start", coverage_loss_start),
-            ("coverage-loss-ramp", coverage_loss_ramp),
-            ("switch-loss", switch_loss),
-            ("extraction-loss", extraction_loss),
-            ("inconsistency-loss", inconsistency_loss),
-            ("selection-loss", selection_loss),
-        ):
-            if value < 0:
-                raise ValueError(f"--{option} {value}: choose 0 or more")
-        if inconsistency_top < 1:
-            raise ValueError(f"--inconsistency-top {inconsistency_top}: choose 1 or more")
-        if not 0 <= closed_book_weight < 1:
-            raise ValueError(f"--closed-book-weight {closed_book_weight}: choose a number, at least 0 and below 1")
+        check_values(SimpleNamespace(**locals()), SummarizationNLLConfig)
         self.closed_book_weight = closed_book_weight
         self.extraction_weight = extraction_loss
         self.inconsistency_weight, self.inconsistency_top = inconsistency_loss, inconsistency_top

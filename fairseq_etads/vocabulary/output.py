@@ -3,7 +3,7 @@
 A word has up to three numbers:
 
 - its *id in the dictionary*: 0 … V-1 for the words that summaries know, and from V on for words that are only copied;
-- its *extended id* in a batch: the same below V, then V + k for slot k of its document (see ``batch_vocab.py``).
+- its *extended id* in a batch: the same below V, then V + k for slot k of its document (see :class:`BatchVocab`).
   ``get_normalized_probs`` gives probabilities by extended id;
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
@@ -12,14 +12,165 @@ The search works with extended ids, or, with a shortlist (see ``shortlist.py``),
 is as wide as the vocabulary. *Search ids* are the numbers that the search works with.
 """
 
-from typing import Any, NamedTuple, Optional, Union
+import copy
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .batch_vocab import BatchVocab
 from .candidates import Candidates
 from .dictionary import hide_unknown_words, known_words
+
+
+def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
+    """Number the distinct ids of each row 0, 1, … in order of first occurrence.
+
+    Args:
+        ids: (B, S), int64.
+        wanted: (B, S) bool, the positions that take part.
+
+    Returns:
+        numbers (B, S), int64, 0 where not wanted; counts (B,), int64, the number of distinct ids in each row.
+    """
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    # a stable sort groups equal ids, the first occurrence first, and puts unwanted ones at the end
+    ordered, order = ids.masked_fill(~wanted, torch.iinfo(ids.dtype).max).sort(dim=1, stable=True)
+    starts_run = torch.ones_like(wanted)
+    starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    starts_run &= wanted.gather(1, order)
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # in the order of the text again
+    number_of_first = is_first.cumsum(dim=1) - 1
+    run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
+    numbers = number_of_first.gather(1, order.gather(1, run))
+    return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
+
+
+def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
+    """Return the largest number of each tensor (B,), waiting once for a GPU; 0 without texts; or ``most``, if given."""
+    if most is not None:
+        return [most] * len(counts)
+    found: List[int] = torch.stack(list(counts)).amax(dim=1).tolist() if counts[0].numel() else [0] * len(counts)
+    return found
+
+
+class BatchVocab:
+    """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
+
+    A pointer's distribution has a *column* for each word of the softmax, and then one for each slot. Without candidates
+    the softmax runs over all V words, and columns and extended ids are the same numbers.
+
+    Args:
+        src_tokens: documents (B, S), int64, ids of the dictionary.
+        known_words: V.
+        pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
+        candidates: the words of the softmax, if not all V; the documents' words must be among them.
+        bounded: on a GPU let K and U be S, their maximum, instead of waiting for the numbers. Results are the same; a
+            distribution over all columns would be wider.
+
+    Attributes:
+        known_words: V.
+        softmax_width: columns of the softmax: V, or the number of candidates.
+        output_width: number of all columns: softmax_width + K, with K the largest number of slots in a document.
+        slots_used: (B,), number of slots that each document uses.
+        copyable: (B, S) bool, True at words; False at padding, start and end symbols.
+        source_columns: (B, S), the column of the word at each position of the document.
+        word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence; 0 (the begin
+            symbol, which is never copied) fills the rows of documents with fewer than U.
+        is_word: (B, U) bool, False at fillers.
+        word_numbers: (B, S), the index among its document's distinct words of each position's word; 0 where not
+            copyable.
+    """
+
+    def __init__(
+        self,
+        src_tokens: Tensor,
+        known_words: int,
+        *,
+        pad: int,
+        bos: int,
+        eos: int,
+        unk: int,
+        candidates: Optional[Candidates] = None,
+        bounded: bool = False,
+    ):
+        most = src_tokens.shape[1] if bounded and src_tokens.is_cuda else None
+        self.known_words = known_words
+        self.softmax_width = known_words if candidates is None else len(candidates)
+        self.unk = unk
+        outside = src_tokens >= known_words  # words that the model does not know
+        slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
+        self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
+        self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
+        slot_count, width = _largest([self.slots_used, distinct], most)
+        width = max(1, width)  # U
+        self.output_width = self.softmax_width + slot_count
+        # dictionary id of each slot (B, K); the extra column collects positions without a slot, and is cut off
+        table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
+        table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
+        self.slot_words = table[:, :slot_count]
+
+        extended = torch.where(outside, slots + known_words, src_tokens)
+        self.source_columns = extended if candidates is None else candidates.columns(extended)
+        self.is_word = torch.arange(width, device=src_tokens.device) < distinct[:, None]
+        columns = src_tokens.new_zeros(len(src_tokens), width + 1)
+        columns = columns.scatter(1, torch.where(self.copyable, self.word_numbers, width), self.source_columns)
+        self.word_columns = columns[:, :width].masked_fill(~self.is_word, 0)
+
+    def select(self, documents: Tensor) -> "BatchVocab":
+        """Return the vocabulary of the documents with indices (N,), repeated or not.
+
+        The width stays the same, because the width of scores must not change when documents leave a batch.
+        """
+        return self._with_each(lambda table: table.index_select(0, documents))
+
+    def to(self, device: Union[str, torch.device]) -> "BatchVocab":
+        """Return the same vocabulary on a device."""
+        return self._with_each(lambda table: table.to(device))
+
+    def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+        """Return a copy with each tensor changed."""
+        changed = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(changed, name, change(value))
+        return changed
+
+    def encode(self, tokens: Tensor) -> Tensor:
+        """Turn ids of the dictionary into extended ids; a word that neither the model nor the document has becomes
+        unknown.
+
+        Args:
+            tokens: (N, T), int64, N a multiple of B: rows of the same document are adjacent.
+        """
+        slot_words = self.expand_rows(self.slot_words, tokens)
+        hidden = hide_unknown_words(tokens, self.known_words, self.unk)
+        if slot_words.shape[1] == 0:
+            return hidden
+        matches = tokens[:, :, None] == slot_words[:, None, :]  # (N, T, K)
+        slots = matches.int().argmax(dim=2) + self.known_words
+        has_slot = (tokens >= self.known_words) & matches.any(dim=2)
+        return torch.where(has_slot, slots, hidden)
+
+    def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
+        """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
+
+        Args:
+            tokens: rows of the same document are adjacent. document: index of the document to which all rows belong.
+        """
+        table = self.slot_words if document is None else self.slot_words[document : document + 1]
+        slot_words = self.expand_rows(table, tokens)
+        if slot_words.shape[1] == 0:
+            return tokens
+        words = slot_words.gather(1, (tokens - self.known_words).clamp(min=0, max=slot_words.shape[1] - 1))
+        return torch.where(tokens >= self.known_words, words, tokens)
+
+    @staticmethod
+    def expand_rows(table: Tensor, like: Tensor) -> Tensor:
+        """Repeat the rows of a per-document table (B, …) so that there is one for each row of ``like`` (N, …)."""
+        repeats, rest = divmod(len(like), max(1, len(table)))
+        if rest:
+            raise ValueError(f"{len(like)} rows do not belong to {len(table)} documents evenly")
+        return table if repeats == 1 else table.repeat_interleave(repeats, dim=0)
 
 
 class OutputVocabulary(NamedTuple):

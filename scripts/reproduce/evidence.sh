@@ -30,6 +30,8 @@
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
 #                     sentences that match the summary best
+#   lead-12-words textrank-14-words lexrank-14-words (debian)   the best number of words by the validation pairs (results/extracts.json,
+#                     by scripts/evidence.py choose), only if named; of TextRank and LexRank the most central sentence: pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). Length limits
@@ -57,7 +59,11 @@ case $corpus in
 esac
 need_prepared --data "$data" "scripts/prepare_$corpus.sh"
 systems=${systems:-$extracts $all}
-need_choices --systems "$systems" "$extracts $all"
+trained=""  # scripts/evidence.py checks the names of extracts
+for system in $systems; do
+    case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
+done
+need_choices --systems "$trained" "$extracts $all"
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
@@ -202,7 +208,7 @@ record_system() {
 case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
 
 for system in $systems; do
-    case $system in lead* | oracle*) run=$out/$system-1 ;; *) continue ;; esac
+    case $system in lead* | oracle* | textrank* | lexrank*) run=$out/$system-1 ;; *) continue ;; esac
     mkdir -p "$run"
     once --makes "$run/summaries.txt" --reads "$data/text"/test.{source,target} \
         -- python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
@@ -211,7 +217,7 @@ done
 for seed in $seeds; do
     for system in $systems; do
         run=$out/$system-$seed
-        case $system in lead* | oracle*) continue ;; esac
+        case $system in lead* | oracle* | textrank* | lexrank*) continue ;; esac
         train_system "$run" "$system" "$seed"
         summarise_system "$run" "$system"
         record_system "$run" "$system" "$seed" "$checkpoint"

@@ -91,7 +91,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "5, 6",
             "focal_network",
-            "layers.focal_network.FocalNetwork",
+            "layers.encoder_attention.FocalNetwork",
             "attention/test_attention.py::test_focal_network_is_equations_5_and_6",
         ),
         Equation(
@@ -118,7 +118,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/etads.md, other forms of 5 and 6",
             "relative_focal_network",
-            "layers.focal_network.FocalNetwork",
+            "layers.encoder_attention.FocalNetwork",
             "attention/test_attention_options.py::test_relative_centers_and_initial_scopes_are_those_of_the_oracle",
         ),
         Equation(

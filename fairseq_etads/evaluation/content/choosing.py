@@ -7,7 +7,7 @@ from .features import MOST_COUNTED, Item, grams
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
-LONGEST = 1.2
+LONGEST = 1.15
 """Largest number of words of a summary, in proportion to the mean of training."""
 FEWEST_WORDS = 3
 """Sentences of fewer words are not chosen."""

@@ -83,6 +83,16 @@ def bundled_models() -> List[str]:
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
+def add_folder(add: Callable[..., Any]) -> None:
+    """Add the argument FOLDER, resolved by :func:`find_folder`, to a parser."""
+    add(
+        "folder",
+        metavar="FOLDER",
+        type=find_folder,
+        help="the model folder, or debian, the model that comes with the package",
+    )
+
+
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
     """Resolve a path, or the name of a model that comes with the package, to a folder.
 

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from ...search.hypotheses import Results
 from ...search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
-from ...vocabulary.batch_vocab import number_by_first_occurrence
 from ...vocabulary.dictionary import known_words
-from ...vocabulary.output import OutputVocabulary
+from ...vocabulary.output import OutputVocabulary, number_by_first_occurrence
 
 FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
 NO_WORD = -1

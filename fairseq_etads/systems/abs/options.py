@@ -4,34 +4,45 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Dict
 
 from ...models.common import PointerOptions, check_pointer, preset_dataclass
+from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_needs, check_values
 
 
 @dataclass
 class NeuralLanguageModelConfig(PointerOptions):
     """The options of ABS; the letters refer to the equations in ``model.py``."""
 
-    encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors (F)"})
+    encoder_embed_dim: int = field(
+        default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors (F)"}
+    )
     encoder_window: int = field(
         default=5, metadata={"help": "number of words around a place of the document to average; odd"}
     )
     source_marks: int = field(
         default=3,
         metadata={
+            "bounds": NOT_NEGATIVE,
             "help": "number of begin symbols before a document and of end symbols after it, which attention can use "
-            "(0: only the usual end symbol)"
+            "(0: only the usual end symbol)",
         },
     )
     context_size: int = field(
-        default=5, metadata={"help": "number of preceding words that the next one depends on (C)"}
+        default=5, metadata={"bounds": SIZE, "help": "number of preceding words that the next one depends on (C)"}
     )
-    decoder_embed_dim: int = field(default=200, metadata={"help": "width of the summaries' word vectors (E)"})
+    decoder_embed_dim: int = field(
+        default=200, metadata={"bounds": SIZE, "help": "width of the summaries' word vectors (E)"}
+    )
     decoder_context_dim: int = field(
-        default=200, metadata={"help": "width of the word vectors of the last words in attention (G)"}
+        default=200, metadata={"bounds": SIZE, "help": "width of the word vectors of the last words in attention (G)"}
     )
-    decoder_hidden_size: int = field(default=400, metadata={"help": "width of the language model's hidden layer (h)"})
+    decoder_hidden_size: int = field(
+        default=400, metadata={"bounds": SIZE, "help": "width of the language model's hidden layer (h)"}
+    )
     max_row_norm: float = field(
         default=1.0,
-        metadata={"help": "before each epoch, scale longer word vectors to this length (0: off)"},
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "help": "before each epoch, scale longer word vectors to this length (0: off)",
+        },
     )
 
 
@@ -60,18 +71,8 @@ def preset_config(name: str, **changes: Any) -> type:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
-    for option, least in (
-        ("encoder_embed_dim", 1),
-        ("decoder_embed_dim", 1),
-        ("decoder_context_dim", 1),
-        ("decoder_hidden_size", 1),
-        ("context_size", 1),
-        ("source_marks", 0),
-        ("max_row_norm", 0),
-    ):
-        value = getattr(cfg, option)
-        if not value >= least:
-            raise ValueError(f"--{option.replace('_', '-')} {value}: choose {least} or more")
+    check_values(cfg, NeuralLanguageModelConfig)
+    check_needs(cfg, NeuralLanguageModelConfig)
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
         raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number")
     check_pointer(cfg, task)

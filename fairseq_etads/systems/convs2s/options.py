@@ -6,26 +6,34 @@ from typing import Any, Dict, List, Optional, Union
 
 from ...models.common import PointerOptions, check_padding, check_pointer, preset_dataclass
 from ...models.convolutions import LAYERS_HELP
+from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_values
 
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
     """Options of the convolutional family: fairseq's ``fconv`` with its defaults, and the pointer's."""
 
-    dropout: float = field(default=0.1, metadata={"help": "dropout of word vectors, layers' inputs and the output"})
-    encoder_embed_dim: int = field(default=512, metadata={"help": "width of the documents' word vectors"})
+    dropout: float = field(
+        default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layers' inputs and the output"}
+    )
+    encoder_embed_dim: int = field(
+        default=512, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
+    )
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
     )
     encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
-        default=512, metadata={"help": "width of the summaries' word vectors, the same as the documents'"}
+        default=512,
+        metadata={"bounds": SIZE, "help": "width of the summaries' word vectors, the same as the documents'"},
     )
     decoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
     )
     decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
-    decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of the output layer's input"})
+    decoder_out_embed_dim: int = field(
+        default=256, metadata={"bounds": SIZE, "help": "width of the output layer's input"}
+    )
     decoder_attention: str = field(
         default="True",
         metadata={"help": 'decoder layers that attend to the document: True (all), or a list: "[True, False]"'},
@@ -116,11 +124,8 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
-    for option in ("encoder_embed_dim", "decoder_embed_dim", "decoder_out_embed_dim"):
-        if getattr(cfg, option) < 1:
-            raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
-    if not 0 <= cfg.dropout < 1:
-        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    check_values(cfg, ConvolutionalConfig)
+    check_needs(cfg, ConvolutionalConfig)
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
             f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: attention "

@@ -1,7 +1,7 @@
 """Entailment: Li et al. 2018, "Ensure the correctness of the summary", and the reward of Pasunuru and Bansal 2018.
 
-``auxiliary``, ``pair_classifier``  ``--auxiliary-task entailment``: the encoder also learns to recognise entailment
-``decomposable``, ``model``         entailment models (Parikh et al. 2016) for the reward ``entail``
+``auxiliary``              ``--auxiliary-task entailment``: the encoder also learns to recognise entailment
+``decomposable``, ``model``  entailment models (Parikh et al. 2016) for the reward ``entail``
 
 Jobs: ``jobs/nli_training.py``, ``jobs/nli_synthesis.py``. Command: ``commands/nli.py`` (``etads-nli``).
 Recipe: ``scripts/reproduce/entail_gigaword.sh``. Page: ``docs/entail.md``.

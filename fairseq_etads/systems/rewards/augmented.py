@@ -3,6 +3,7 @@
 import functools
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
 from ...layers.capabilities import Capabilities
+from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
 from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
@@ -36,11 +38,20 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     )
     raml_temperature: float = field(
         default=0.85,
-        metadata={"help": "temperature (tau): larger values edit the references more, and values near 0 not at all"},
+        metadata={
+            "bounds": Bounds(above=0),
+            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
+        },
     )
-    raml_samples: int = field(default=5, metadata={"help": "number of references drawn for each pair, edited or not"})
+    raml_samples: int = field(
+        default=5, metadata={"bounds": SIZE, "help": "number of references drawn for each pair, edited or not"}
+    )
     raml_entailment_model: Optional[str] = field(
-        default=None, metadata={"help": "with --raml-reward entail, the model made by etads-nli train"}
+        default=None,
+        metadata={
+            "needs": ("--raml-reward entail",),
+            "help": "with --raml-reward entail, the model made by etads-nli train",
+        },
     )
 
 
@@ -110,15 +121,10 @@ class SummarizationRAML(SummarizationNLL):
         **options: Any,
     ):
         super().__init__(task, **options)
-        if not 0 < raml_temperature < math.inf:
-            raise ValueError(f"--raml-temperature {raml_temperature}: choose a number above 0")
-        if raml_samples < 1:
-            raise ValueError(f"--raml-samples {raml_samples}: choose 1 or more")
+        given = SimpleNamespace(**locals())
+        check_values(given, SummarizationRAMLConfig)
+        check_needs(given, SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
-        if raml_entailment_model and self.reward != "entail":
-            raise ValueError(
-                f"--raml-entailment-model {raml_entailment_model} has no effect without --raml-reward entail"
-            )
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         known = known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}

@@ -3,6 +3,7 @@
 import logging
 import math
 from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from ...evaluation.rewards import Text, split_sentences
 from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
 from ...layers.decoder_output import WordRequest
-from ...platform.option_checks import given_options, shown
+from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
@@ -65,12 +66,18 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     rl_weight: float = field(
         default=0.998,
         metadata={
+            "bounds": Bounds(0, most=1),
             "help": "weight (gamma) of the reward; the likelihood of the references, with additions such as "
-            "--coverage-loss, has the weight 1 - gamma"
+            "--coverage-loss, has the weight 1 - gamma",
         },
     )
-    rl_max_len: int = field(default=100, metadata={"help": "maximum number of tokens of a sampled summary"})
-    rl_samples: int = field(default=1, metadata={"help": "number of summaries sampled for each document"})
+    rl_max_len: int = field(
+        default=100,
+        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens of a sampled summary"},
+    )
+    rl_samples: int = field(
+        default=1, metadata={"bounds": SIZE, "help": "number of summaries sampled for each document"}
+    )
     rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
         default="greedy",
         metadata={
@@ -143,12 +150,7 @@ class SummarizationRL(SummarizationNLL):
         **options: Any,
     ):
         super().__init__(task, **{**options, "length_normalised": True})
-        if not 0 <= rl_weight <= 1:
-            raise ValueError(f"--rl-weight {rl_weight}: choose a number from 0 to 1")
-        if rl_max_len < 1:
-            raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
-        if rl_samples < 1:
-            raise ValueError(f"--rl-samples {rl_samples}: choose 1 or more")
+        check_values(SimpleNamespace(**locals()), SummarizationRLConfig)
         if str(rl_baseline) == "others" and rl_samples < 2:
             raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
         self.rewards = Rewards(rewards, rougesal_saliency, entail_model, entail_length_cap, task)

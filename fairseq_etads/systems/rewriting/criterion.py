@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ...evaluation.rewards import split_sentences
 from ...layers.capabilities import unwrapped
+from ...platform.option_checks import Bounds, check_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
 from .pointer_network import taken_before
@@ -27,8 +29,13 @@ class ExtractorRLConfig(FairseqDataclass):
         default=None,
         metadata={"help": "checkpoint of the model that rewrites sentences, such as sentence_rewriter; it is frozen"},
     )
-    rl_discount: float = field(default=DISCOUNT, metadata={"help": "discount factor of later rewards, per step"})
-    rl_max_len: int = field(default=30, metadata={"help": "maximum number of tokens of a rewritten sentence"})
+    rl_discount: float = field(
+        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor of later rewards, per step"}
+    )
+    rl_max_len: int = field(
+        default=30,
+        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens of a rewritten sentence"},
+    )
 
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
@@ -55,10 +62,7 @@ class ExtractorRL(FairseqCriterion):
         super().__init__(task)
         if not abstractor:
             raise ValueError("--abstractor is missing: --criterion extractor_rl needs the checkpoint of an abstractor")
-        if not 0 <= rl_discount <= 1:
-            raise ValueError(f"--rl-discount {rl_discount}: choose a number from 0 to 1")
-        if rl_max_len < 1:
-            raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
+        check_values(SimpleNamespace(**locals()), ExtractorRLConfig)
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}

@@ -16,7 +16,8 @@ from ...layers.capabilities import TrainedBy
 from ...layers.recurrent import BidirectionalLSTM
 from ...layers.tagging import words_by_sentence
 from ...models.common import check_marks, plain_options, preset_dataclass, register_presets
-from ...models.selector import SelectingModel, check_options, document_vectors
+from ...models.selector import SelectingModel, document_vectors
+from ...platform.option_checks import SIZE, check_values
 from ...text.words import SENTENCE_MARK
 from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, SentenceConvolution
 
@@ -25,22 +26,28 @@ from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, Sentenc
 class PointerExtractorConfig(FairseqDataclass):
     """Options of pointer extractors; the defaults follow Chen and Bansal 2018."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
     sentence_filters: int = field(
         default=100,
-        metadata={"help": "number of filters of each width (3, 4 and 5 words) that encode a sentence"},
+        metadata={"bounds": SIZE, "help": "number of filters of each width (3, 4 and 5 words) that encode a sentence"},
     )
-    encoder_hidden_size: int = field(default=256, metadata={"help": "width of each direction of the sentences' LSTM"})
-    decoder_hidden_size: int = field(default=256, metadata={"help": "width of the pointer network"})
+    encoder_hidden_size: int = field(
+        default=256, metadata={"bounds": SIZE, "help": "width of each direction of the sentences' LSTM"}
+    )
+    decoder_hidden_size: int = field(default=256, metadata={"bounds": SIZE, "help": "width of the pointer network"})
     learnt_start: bool = field(
         default=False,
         metadata={
             "help": "learn the initial states of the sentences' LSTM, as in Chen and Bansal's code, instead of using 0"
         },
     )
-    max_sentences: int = field(default=60, metadata={"help": "maximum number of sentences read per document"})
-    max_sentence_words: int = field(default=100, metadata={"help": "maximum number of words read per sentence"})
+    max_sentences: int = field(
+        default=60, metadata={"bounds": SIZE, "help": "maximum number of sentences read per document"}
+    )
+    max_sentence_words: int = field(
+        default=100, metadata={"bounds": SIZE, "help": "maximum number of words read per sentence"}
+    )
     learn_to_stop: bool = field(
         default=False,
         metadata={"help": "add a candidate that ends the summary; for --criterion extractor_rl"},
@@ -98,8 +105,7 @@ class PointerExtractor(SelectingModel):
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
         """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
         options = plain_options(cfg)
-        sizes = ("encoder_embed_dim", "sentence_filters", "encoder_hidden_size", "decoder_hidden_size")
-        check_options(options, *sizes, "max_sentences", "max_sentence_words")
+        check_values(options, PointerExtractorConfig)
         check_marks(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
         return cls(options, task)
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, document_positions, focal_bias, focus_attention
-from fairseq_etads.layers.focal_network import FocalNetwork
+from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
 HEADS, WIDTH = 3, 8

@@ -15,7 +15,7 @@ from test_transformer import SUMMARIES, decode, encode, real_rows
 from fairseq_etads import attention
 from fairseq_etads.attention import GATES, attention_weights, saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
-from fairseq_etads.layers.focal_network import FocalNetwork, parse_scopes
+from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_scopes
 from fairseq_etads.search.inference import InferenceModel
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}

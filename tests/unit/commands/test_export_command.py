@@ -46,6 +46,20 @@ def test_summaries_are_as_long_as_in_training(tmp_path, longest, given, max_len)
     assert read_config(tmp_path / "folder").decoding["max_len"] == max_len
 
 
+def test_the_title_and_the_type_of_the_weights_are_in_the_folder(run, tmp_path):
+    assert main([str(run), str(tmp_path / "plain")]) == 0
+    assert main([str(run), str(tmp_path / "half"), "--title", "Short news", "--dtype", "fp16"]) == 0
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("plain", "half")]
+    assert "# Short news" in cards[1] and "Short news" not in cards[0]
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("plain", "half")]
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+def test_an_extractor_without_its_choice_of_sentences_is_refused(run, tmp_path, capsys):
+    assert main([str(run), str(tmp_path / "folder"), "--extractor", str(tmp_path)]) == 2
+    assert "picking.json; name a run with which etads-shorten" in capsys.readouterr().err
+
+
 def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")

@@ -115,6 +115,11 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         assert error.startswith(f"etads-likelihood: {path} is damaged (") and error.count("\n") == 1
 
 
+def test_an_unknown_device_is_refused(run, capsys):
+    assert likelihood.main([str(run[0]), "--device", "none"]) == 2
+    assert "device 'none': choose cpu" in capsys.readouterr().err
+
+
 def test_the_command_compares_two_runs(run, tmp_path, capsys):
     folder, _ = run
     torch.manual_seed(2)

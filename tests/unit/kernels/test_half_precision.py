@@ -20,7 +20,7 @@ from fairseq_etads.kernels.focus import focal_bias
 from fairseq_etads.kernels.word_log_probs import word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
 from fairseq_etads.training.losses import closed_book_loss, coverage_loss, sentence_loss
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
 LENGTHS = [400, 1024, 4096]

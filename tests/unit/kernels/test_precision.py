@@ -15,7 +15,7 @@ from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.layers.pointer import Pointer
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.training.nll import SummarizationNLL
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
 WIDTH, HEADS = 64, 4

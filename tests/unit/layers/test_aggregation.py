@@ -208,8 +208,11 @@ def test_at_the_limits_the_layers_before_the_last_are_aggregated(kind, layers, d
     "options,message",
     [
         ({"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
-        ({"aggregation_layers": 2}, "no effect with --aggregation none: choose --aggregation add, proj, attn"),
-        ({"aggregation": "add", "encoder_layerdrop": 0.1}, "--encoder-layerdrop 0.1 does not work with --aggregation"),
+        ({"aggregation_layers": 2}, "no effect without --aggregation add, --aggregation proj or --aggregation attn"),
+        (
+            {"aggregation": "add", "encoder_layerdrop": 0.1},
+            "--aggregation add does not go with --encoder-layerdrop 0.1",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(options, message):

@@ -8,8 +8,8 @@ from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers import beam_state
-from fairseq_etads.layers.heads import laid_out
-from fairseq_etads.search.extensions import top_values
+from fairseq_etads.layers.encoder_attention import laid_out
+from fairseq_etads.search.hypotheses import top_values
 
 
 def test_documents_are_held_once(monkeypatch, documents):

@@ -175,5 +175,5 @@ def test_the_search_scores_summaries_as_the_model_does(arch, others):
 
 def test_without_a_pointer_it_is_refused_in_words():
     for arch, options in FAMILIES.items():
-        with pytest.raises(ValueError, match="--pointer-continue has no effect with --pointer none"):
+        with pytest.raises(ValueError, match="--pointer-continue has no effect without --pointer soft or --pointer"):
             make_model(arch, pointer_continue=True, **options)

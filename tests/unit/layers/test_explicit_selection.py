@@ -221,8 +221,11 @@ def test_each_option_changes_the_output(option):
     "changes,message",
     [
         ({"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarchical-attention"),
-        ({"bridge": "zero"}, "--bridge zero does not go with --sentence-selector"),
-        ({"encoder": "conv", "bridge": "zero"}, "--hierarchical-attention needs the states of --encoder rnn"),
+        ({"bridge": "zero"}, "--sentence-selector does not go with --bridge zero"),
+        (
+            {"encoder": "conv", "bridge": "zero"},
+            "--hierarchical-attention does not go with --encoder conv: it",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(changes, message):

@@ -298,7 +298,7 @@ def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
 
 
 def test_adaptive_softmax_is_refused_in_words():
-    with pytest.raises(ValueError, match="--pointer soft does not work with --adaptive-softmax-cutoff"):
+    with pytest.raises(ValueError, match="--pointer soft does not go with --adaptive-softmax-cutoff"):
         pointer_model(adaptive_softmax_cutoff=(10, 20), share_all_embeddings=False)
 
 

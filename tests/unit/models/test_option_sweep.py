@@ -68,7 +68,7 @@ TRANSFORMER = {
         {"decoder_output_dim": 24, **APART},
         {"decoder_output_dim": 24, **APART, "pointer": "soft"},
     ],
-    "adaptive_softmax_cutoff": [CLUSTERS, ({**CLUSTERS, "pointer": "soft"}, "does not work with --adaptive-softmax")],
+    "adaptive_softmax_cutoff": [CLUSTERS, ({**CLUSTERS, "pointer": "soft"}, "does not go with --adaptive-softmax")],
     "adaptive_softmax_dropout": [
         {**CLUSTERS, "adaptive_softmax_dropout": 0.2},
         ({"adaptive_softmax_dropout": 0.2}, "has no effect without --adaptive-softmax-cutoff"),
@@ -114,29 +114,32 @@ TRANSFORMER = {
         ({"saliency_gate": "open", "saliency_layers": "none"}, "--saliency-gate open has no effect with --saliency-la"),
     ],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
-    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+    "pointer_continue": [
+        {"pointer": "soft", "pointer_continue": True},
+        ({"pointer_continue": True}, "without --pointer soft or"),
+    ],
     "pointer_initial_generate": [
         {"pointer": "soft", "pointer_initial_generate": 0.9},
-        ({"pointer_initial_generate": 0.9}, "--pointer-initial-generate 0.9 has no effect with --pointer none"),
+        ({"pointer_initial_generate": 0.9}, "--pointer-initial-generate 0.9 has no effect without --pointer soft or"),
         ({"pointer": "soft", "pointer_initial_generate": 1.0}, "--pointer-initial-generate 1.0: choose a probability"),
     ],
     "aggregation": [{"aggregation": name} for name in ("add", "proj", "attn")],
     "aggregation_layers": [
         {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2},
-        ({"aggregation_layers": 2}, "--aggregation-layers 2 has no effect with --aggregation none"),
+        ({"aggregation_layers": 2}, "--aggregation-layers 2 has no effect without --aggregation"),
     ],
     "share_encoder_decoder_layers": [{"share_encoder_decoder_layers": True, "decoder_layerdrop": 0.5}],
     "encoder_neighbours": [
         {"encoder_neighbours": 2},
         {"encoder_neighbours": 1, "pointer": "soft"},
         ({"encoder_neighbours": -1}, "--encoder-neighbours -1: choose 0"),
-        ({"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+        ({"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positional"),
     ],
     "decoder_neighbours": [
         {"decoder_neighbours": 2},
         {"decoder_neighbours": 1, **APART, "decoder_learned_pos": False},
         ({"decoder_neighbours": -1}, "--decoder-neighbours -1: choose 0"),
-        ({"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+        ({"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positional"),
     ],
     "source_factors": [
         {"source_factors": "pos:3"},
@@ -149,7 +152,7 @@ TRANSFORMER = {
     "embed_from_text": [
         (
             {"embed_from_text": True, "encoder_embed_path": "/nowhere"},
-            "--embed-from-text and --encoder-embed-path /nowhere exclude one another",
+            "--embed-from-text does not go with --encoder-embed-path /nowhere: choose one",
         ),
     ],
 }
@@ -187,7 +190,10 @@ RECURRENTS = {
     "attention_query": [{"attention_query": "after"}],
     "encoder_gate": [
         {"encoder_gate": "selective", "hierarchical_attention": True, "source_factors": "pos:3"},
-        ({"encoder_gate": "selective", "encoder": "conv", "bridge": "zero"}, "needs the last states of --encoder rnn"),
+        (
+            {"encoder_gate": "selective", "encoder": "conv", "bridge": "zero"},
+            "the gate needs the last states",
+        ),
     ],
     "input_feed": [
         {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
@@ -203,7 +209,7 @@ RECURRENTS = {
         },
         (
             {"encoder_projection": 7, "hierarchical_attention": True},
-            "--encoder-projection does not go with",
+            "--encoder-projection 7 does not go with --hierarchical-attention",
         ),
         ({"encoder_projection": -1}, "--encoder-projection -1: choose 0 or more"),
     ],
@@ -211,7 +217,7 @@ RECURRENTS = {
         {"learnt_start": True, "encoder_layers": 2, "bridge": "linear"},
         (
             {"learnt_start": True, "encoder": "conv", "bridge": "zero"},
-            "--learnt-start has no effect",
+            "--learnt-start does not go with --encoder conv",
         ),
     ],
     "dropout_at": [{"dropout_at": "state", "dropout": 0.3, "large_vocabulary_trick": 20}],
@@ -234,13 +240,13 @@ RECURRENTS = {
         ({"sentence_selector": True}, "--sentence-selector has no effect without --hierarchical-attention"),
         (
             {"sentence_selector": True, "hierarchical_attention": True, "bridge": "zero"},
-            "--bridge zero does not go with --sentence-selector",
+            "--sentence-selector does not go with --bridge zero: each sentence",
         ),
     ],
     "closed_book_decoder": [
         {"closed_book_decoder": True},
         {"closed_book_decoder": True, "rnn_cell": "lstm", "bridge": "relu", "pointer": "soft"},
-        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "choose it or --large-vocabulary-trick"),
+        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "--large-vocabulary-trick 20: its softmax"),
     ],
     "closed_book_cut": [
         {"closed_book_decoder": True, "closed_book_cut": True},
@@ -298,7 +304,10 @@ CONVOLUTIONS = {
         ({"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
     ],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
-    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+    "pointer_continue": [
+        {"pointer": "soft", "pointer_continue": True},
+        ({"pointer_continue": True}, "without --pointer soft or"),
+    ],
 }
 LANGUAGE_MODELS = {
     **{
@@ -310,7 +319,10 @@ LANGUAGE_MODELS = {
     "context_size": [{"context_size": 1}, ({"context_size": 0}, "--context-size 0: choose 1 or more")],
     "max_row_norm": [{"max_row_norm": 0.0}, ({"max_row_norm": -1.0}, "--max-row-norm -1.0: choose 0 or more")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
-    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+    "pointer_continue": [
+        {"pointer": "soft", "pointer_continue": True},
+        ({"pointer_continue": True}, "without --pointer soft or"),
+    ],
 }
 FAMILIES = {
     "etads": (transformer_options.preset_config("Swept"), SMALL, TRANSFORMER),

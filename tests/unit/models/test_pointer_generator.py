@@ -239,7 +239,7 @@ def test_one_table_for_both_inputs_and_another_one_for_the_output():
     "changes,message",
     [
         ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
-        ({"share_decoder_input_output_embed": True}, "together are --share-all-embeddings: give that instead"),
+        ({"share_decoder_input_output_embed": True}, "together they are --share-all-embeddings; give that instead"),
         ({"decoder_embed_dim": 8}, "--share-input-embeddings needs one width; --encoder-embed-dim is 16 and"),
         ({"decoder_embed_path": "x"}, "--share-input-embeddings has one table: give --encoder-embed-path alone"),
         (

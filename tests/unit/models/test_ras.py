@@ -135,13 +135,16 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
         ({"encoder_window": 4}, "--encoder-window 4: choose an odd number, 1 or more"),
         ({"bridge": "tanh"}, "--bridge tanh does not go with --encoder conv"),
         ({"encoder_layers": 2}, "--encoder-layers 2 does not go with --encoder conv"),
-        ({"hierarchical_attention": True}, "--hierarchical-attention needs the states of --encoder rnn"),
-        ({"coverage": True}, "--coverage needs --attention-score additive"),
+        (
+            {"hierarchical_attention": True},
+            "--hierarchical-attention does not go with --encoder conv: it",
+        ),
+        ({"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
         ({"encoder": "rnn"}, "--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm"),
         ({"encoder": "rnn", "encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
         ({"uniform_init": -1.0}, "--uniform-init -1.0: choose 0 or more"),
-        ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init and --paper-init exclude one another"),
-        ({"share_all_embeddings": True}, "--share-all-embeddings needs --readout tanh, linear, luong or mlp"),
+        ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),
+        ({"share_all_embeddings": True}, "--share-all-embeddings does not go with --readout none: the output layer"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(changes, message):

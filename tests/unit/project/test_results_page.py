@@ -20,7 +20,9 @@ def load(name):
     return module
 
 
+sys.path.insert(0, str(ROOT / "scripts"))
 results_page, evidence = load("results_page"), load("evidence")
+claims_table = sys.modules["claims_table"]
 
 
 def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
@@ -30,7 +32,7 @@ def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
     base = rng.uniform(20, 60, size=documents) + noise + gain
     tokens = rng.integers(4, 9, size=documents)
     scores = {metric: [round(float(value), 2) for value in base - 10 * n] for n, metric in enumerate(evidence.METRICS)}
-    score = {"f1": 40.0, "f1_interval": [38.0, 42.0]}
+    score = {"f1": 40.0, "f1_interval": [38.0, 42.0], "precision": 50.0, "recall": 30.0}
     return {
         "system": system,
         "seed": seed,
@@ -39,7 +41,9 @@ def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
         "valid_perplexity": 20.0,
         "f1": scores,
         "rouge": {"signature": "ROUGE|made up", "scores": dict.fromkeys(scores, score)},
-        "analysis": dict.fromkeys(results_page.ANALYSED.values(), 1.0),
+        "analysis": dict.fromkeys(
+            ["words", "copy rate", *(f"{what} {n}-grams" for what in ("novel", "repeated") for n in (1, 2, 3, 4))], 1.0
+        ),
         "tokens": tokens.tolist(),
         "unknown": [0] * documents,
         "log_likelihood": ((rng.normal(-4, 1, size=documents) + likely + noise / 100) * tokens).tolist(),
@@ -55,7 +59,14 @@ def write(folder, *records):
 
 
 def rows(text, first, second):
-    return [line for line in text.splitlines() if f"`{first}` minus `{second}`" in line]
+    claims = text.partition("## All claims")[0]
+    return [line for line in claims.splitlines() if f"`{first}` minus `{second}`" in line]
+
+
+def row_of_claim(text, claim):
+    """Cells of a row of the table of all claims."""
+    (row,) = [line for line in text.partition("## All claims")[2].splitlines() if f"| {claim} " in line]
+    return cells_of(row)
 
 
 def cells_of(row):
@@ -95,6 +106,76 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
     (row,) = rows(text, "etads", "etads_basic")
     plain, corrected = (float(cell.strip("< ")) for cell in cells_of(row)[10:12])
     assert corrected >= 3 * plain  # three of the five claims have a difference
+
+
+def test_all_claims_have_a_verdict_an_answer_or_a_cost(tmp_path, monkeypatch):
+    monkeypatch.setattr(results_page, "RESAMPLES", 400)
+    for seed in (1, 2, 3):
+        write(
+            tmp_path, made_up("etads_focus", seed, 3.0), made_up("etads_basic", seed), made_up("etads_saliency", seed)
+        )
+    novel, plain = made_up("attn_1", 1), made_up("plain", 1)
+    for n in (1, 2, 3, 4):
+        novel["analysis"][f"novel {n}-grams"] += n
+    write(tmp_path, novel, plain)
+    text = results_page.page(tmp_path)
+    assert row_of_claim(text, "focus-attention helps")[-1].endswith("(3 and 3 trainings), **holds**")
+    assert row_of_claim(text, "saliency-selection helps")[-1].partition("), ")[2].startswith("undecided")
+    *_, novelty = row_of_claim(text, "more novel n-grams (+0.5 / 4.6 / 7.8 / 10.1)")
+    assert novelty.endswith("+1.0 / +2.0 / +3.0 / +4.0 (1 and 1 trainings)")
+    assert row_of_claim(text, "DUC-2004")[-1] == "DUC-2004 cannot be redistributed"
+    for claim in ("two layers of the encoder are worse than four", "aggregation by attention helps"):
+        assert re.search(r"would need (\d+|more than 200) seeds a side", row_of_claim(text, claim)[-1]), claim
+    empty = [row for row in text.partition("## All claims")[2].split("Source")[0].splitlines() if row.endswith("| |")]
+    assert not empty
+
+
+def figures(text, row):
+    """The mean of the three figures behind a row's name in a recipe's header."""
+    found = re.search(rf"(?<![\w-]){row}[^/\n]*?(\d+\.\d+) ?/ ?(\d+\.\d+) ?/ ?(\d+\.\d+)", text)
+    return sum(map(float, found.groups())) / 3
+
+
+@pytest.mark.parametrize(
+    "recipe,first,second,claim",
+    [
+        ("etads_cnndm", "focus", "basic", "focus-attention helps"),
+        ("etads_cnndm", "saliency", "basic", "saliency-selection helps"),
+        ("etads_cnndm", "etads", "basic", "both help"),
+        ("etads_cnndm", "etads", "focus", "both beat focus-attention alone"),
+        ("etads_cnndm", "etads", "saliency", "both beat saliency-selection alone"),
+        ("etads_cnndm", "encoder-2", "basic", "two layers of the encoder are worse than four"),
+        ("etads_cnndm", "decoder-2", "basic", "two layers of the decoder are worse than four"),
+        ("aggregation_cnndm", "m6", "m1 ", "aggregation by attention helps"),
+        ("aggregation_cnndm", "m4", "m1 ", "aggregation by projection helps"),
+        ("aggregation_cnndm", "m6", "m4", "attention beats projection"),
+        ("aggregation_cnndm", "m1 ", "m2", "addition hurts"),
+        ("gated_gigaword", "es_transformer", "transformer", "sharing the encoder's layers helps"),
+        ("gated_gigaword", "gated_es_transformer", "es_transformer", "the gate helps on top"),
+        ("nallapati_cnndm", "words_lvt2k_temp_att", "words_lvt2k", "temporal attention helps"),
+        ("nallapati_cnndm", "words_lvt2k_hieratt", "words_lvt2k", "hierarchical attention helps"),
+    ],
+)
+def test_published_sizes_are_those_of_the_recipes(recipe, first, second, claim):
+    text = (ROOT / "scripts" / "reproduce" / f"{recipe}.sh").read_text(encoding="utf-8")
+    text = text.partition("published R-1" if "etads" in recipe or "gated" in recipe else "Published")[2]
+    published = figures(text, first) - figures(text, second)
+    (row,) = [row for row in claims_table.ROWS if row.claim == claim]
+    assert row.published == pytest.approx(published, abs=0.0051)
+    same = [one for one in results_page.CLAIMS if f"{one.first} minus {one.second}" in pairs_of(row)]
+    assert all(one.published == row.published for one in same)
+
+
+def pairs_of(row):
+    """What the answer of a row looks up."""
+    asked = []
+
+    class Verdicts(dict):
+        def get(self, key, default=None):
+            asked.append(key)
+
+    row.answer(claims_table.Answers({}, Verdicts(), 1.0, ROOT))
+    return asked
 
 
 def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):

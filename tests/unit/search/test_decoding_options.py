@@ -12,6 +12,7 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import Bounds
 from fairseq_etads.search import call_options, options
 from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions
 from fairseq_etads.search.penalties import Scoring
@@ -19,16 +20,18 @@ from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.summarizer.folder.defaults import set_decoding
 from fairseq_etads.training.options import SummarizationConfig
 
-KINDS = {"help", "least", "most", "above", "below", "least_in_call", "choices", "needs", "excluded_by", "setting"}
+KINDS = {"help", "bounds", "least_in_call", "choices", "needs", "without", "excludes", "setting"}
 
 
 def test_declarations_name_what_exists():
-    names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout"}
+    names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference"}
+    known = {options.POINTER, options.NO_POINTER, *map(options.flag, names)}
+    with_values = {option.name: option.metadata.get("choices", ()) for option in DECLARED.values()}
+    known |= {f"{options.flag(name)} {value}" for name, choices in with_values.items() for value in choices}
     for option in DECLARED.values():
         metadata = option.metadata
-        assert set(metadata) <= {*KINDS, "tuned", "tunable", "system"}, option.name
-        assert metadata.get("needs", "").partition("=")[0] in {*names, *options.FACTS, ""}
-        assert metadata.get("excluded_by", "") in {*names, ""}
+        assert set(metadata) <= {*KINDS, "tuned", "tunable"}, option.name
+        assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
         assert not options.problem(option.name, option.default) or option.name == "retain_dropout_modules"
         for value in metadata.get("tuned", ()):
             assert not options.problem(option.name, value)
@@ -62,8 +65,9 @@ def test_fairseqs_command_line_has_them_with_their_choices():
 @pytest.mark.parametrize("name", [name for name in DECLARED if name in call_options.OPTIONS and name != "shortlist"])
 def test_every_bound_holds_in_a_call_and_in_the_settings(name):
     metadata, setting = DECLARED[name].metadata, options.setting_of(name)
-    outside = [metadata[bound] + step for bound, step in (("least", -1), ("most", 1)) if bound in metadata]
-    outside += [metadata[bound] for bound in ("above", "below") if bound in metadata]
+    bounds = metadata.get("bounds", Bounds())
+    outside = [bound + step for bound, step in ((bounds.at_least, -1), (bounds.most, 1)) if bound is not None]
+    outside += [bound for bound in (bounds.above, bounds.below) if bound is not None]
     outside += ["nothing like it"] if "choices" in metadata else []
     for value in outside:
         with pytest.raises(InputError, match=f"^{options.flag(name)} .*: choose "):

@@ -15,7 +15,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.precision import keep_float32
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.layers.heads import SELF_ATTENTION_INPUTS
+from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.search.inference import InferenceModel
 

@@ -23,7 +23,11 @@ CRITERION_CASES = [
     ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop leaves out of some updates"),
     ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
     ({}, {"length_normalised": True}, None),
-    ({}, {"length_normalised": True, "sentence_avg": True}, "--sentence-avg has no effect with --length-normalised"),
+    (
+        {},
+        {"length_normalised": True, "sentence_avg": True},
+        "--length-normalised does not go with --sentence-avg",
+    ),
     ({}, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
     ({"decoder_layerdrop": 0.2, "pointer": "soft"}, {"coverage_loss": 1.0}, None),
 ]
@@ -186,5 +190,5 @@ def test_a_closed_book_decoder_needs_its_weight():
 def test_a_closed_book_decoder_does_not_go_with_a_sentence_selector():
     """It died in the first update: KeyError: 'first_state'."""
     options = {"closed_book_decoder": True, "hierarchical_attention": True, "sentence_selector": True}
-    with pytest.raises(ValueError, match=r"--closed-book-decoder .* with --sentence-selector .*: choose one"):
+    with pytest.raises(ValueError, match=r"--closed-book-decoder .* with --sentence-selector: .*; choose one"):
         steps_task().build_model(model_config("explicit_selection", **RECURRENT, **options))

@@ -176,5 +176,5 @@ def test_the_papers_numbers_of_parameters():
 
 
 def test_an_adaptive_softmax_is_refused_in_words():
-    with pytest.raises(ValueError, match="--output-bias does not work with --adaptive-softmax-cutoff"):
+    with pytest.raises(ValueError, match="--output-bias does not go with --adaptive-softmax-cutoff"):
         make_model("etads", output_bias=True, adaptive_softmax_cutoff=(10, 20), share_all_embeddings=False)

@@ -10,8 +10,8 @@ from fairseq.data import Dictionary
 from helpers import make_dictionary
 
 from fairseq_etads.layers.embedding import VocabularyEmbedding
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, hide_unknown_words, known_words, without_tail
+from fairseq_etads.vocabulary.output import BatchVocab
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
 

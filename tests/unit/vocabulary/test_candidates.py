@@ -6,8 +6,8 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.candidates import Candidates
+from fairseq_etads.vocabulary.output import BatchVocab
 
 SIZE, UNK, SPECIALS = 60, 3, 4
 

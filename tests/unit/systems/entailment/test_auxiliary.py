@@ -13,8 +13,7 @@ from test_criterions import criterion, make_sample
 from test_optim import OPTIONS
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.entailment.auxiliary import PairBatches, classify_pairs
-from fairseq_etads.systems.entailment.pair_classifier import PairClassifier
+from fairseq_etads.systems.entailment.auxiliary import PairBatches, PairClassifier, classify_pairs
 from fairseq_etads.training.extra_updates import Schedule
 
 AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}

@@ -242,7 +242,7 @@ def test_figures_are_means_over_samples():
 @pytest.mark.parametrize(
     "options,words",
     [
-        ({"raml_temperature": 0.0}, "--raml-temperature 0.0: choose a number above 0"),
+        ({"raml_temperature": 0.0}, "--raml-temperature 0.0: choose more than 0"),
         ({"raml_samples": 0}, "--raml-samples 0: choose 1 or more"),
         ({"raml_reward": "entail"}, "--raml-reward entail needs --raml-entailment-model"),
         ({"raml_entailment_model": "nli"}, "--raml-entailment-model nli has no effect without --raml-reward entail"),

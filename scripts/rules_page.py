@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Write into docs/rules.md which options exclude one another, and which need others, from their declarations.
+
+  scripts/rules_page.py [--check]
+
+The declarations are the metadata of the options' fields, see fairseq_etads/platform/option_checks.py. With --check,
+nothing is written; the exit status is 1 if the page differs.
+"""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+from textwrap import fill
+from typing import Dict, List, Tuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "rules.md"
+sys.path.insert(0, str(ROOT))
+EXCLUDES, NEEDS = "declared exclusions", "declared needs"
+"""Names of the two lists between comments in the page."""
+
+
+def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
+    """Collect the exclusions, (reason, option) -> excluded ones, and the needs: sentence part -> options."""
+    from fairseq_etads.jobs.architectures import option_dataclasses
+    from fairseq_etads.platform.option_checks import flag, listed
+
+    excludes: Dict[Tuple[str, str], List[str]] = {}
+    needs: Dict[str, List[str]] = {}
+    for config in option_dataclasses():
+        for option in fields(config):
+            name = flag(option.name)
+            for other, reason in option.metadata.get("excludes", {}).items():
+                others = excludes.setdefault((reason, name), [])
+                others += [other] * (other not in others)
+            if option.metadata.get("needs"):
+                options = needs.setdefault(listed([code(need) for need in option.metadata["needs"]]), [])
+                options += [name] * (name not in options)
+    return excludes, needs
+
+
+def code(need: str) -> str:
+    """Format an option as code; a kind of model is text."""
+    return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
+
+
+def lists() -> Dict[str, str]:
+    """Make the two lists of the page."""
+    from fairseq_etads.platform.option_checks import listed
+
+    excludes, needs = declared()
+    exclusions = []
+    for (reason, name), others in sorted(excludes.items(), key=lambda item: item[0][1]):
+        why = reason or "it has no effect then"
+        exclusions.append(item(f"`{name}` with {listed([code(other) for other in others])}: {why}"))
+    wanted = [
+        item(f"{', '.join(map(code, sorted(options)))}: {need}")
+        for need, options in sorted(needs.items(), key=lambda pair: sorted(pair[1]))
+    ]
+    return {EXCLUDES: "\n".join(exclusions), NEEDS: "\n".join(wanted)}
+
+
+def item(text: str) -> str:
+    return fill(f"- {text}", 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def page(text: str) -> str:
+    """Return the page with both lists."""
+    for name, made in lists().items():
+        before, begin, rest = text.partition(f"<!-- begin: {name} -->")
+        _, end, after = rest.partition(f"<!-- end: {name} -->")
+        if not begin or not end:
+            raise SystemExit(f"rules_page.py: {PAGE} has no comments for {name}")
+        text = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
+    args = parser.parse_args()
+    old = PAGE.read_text(encoding="utf-8")
+    new = page(old)
+    if args.check:
+        return int(new != old)
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Each option of each command, alone and with what it needs, changes the result or is refused.
+
+A new option needs an entry in the tables: a run that it changes, a refusal, a command with the same option, or a test
+of a command that is too slow to be run here.
+"""
+
+import argparse
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Dict, NamedTuple
+
+import pytest
+from commands_options import ENTRIES, INPUTS, Entry
+from documented import parser_of, project_commands
+
+TESTS = Path(__file__).parents[2]
+RECORDS = ("report.json", "prepare.json", "SHA256SUMS", "preprocess.log", "options.json", "complete")
+"""Names of files that record the options, and so would differ for an option that is ignored."""
+SIGNATURE = re.compile(r"\S*ROUGE\|\S+|\"(command|signature|settings)\": \"[^\"]*\"")
+
+
+class Ran(NamedTuple):
+    """Result of a command, without what merely repeats its options."""
+
+    status: int
+    said: str
+    files: Dict[str, bytes]
+
+
+def parsers(parser, name) -> Dict[str, argparse.ArgumentParser]:
+    """A command's parser, and the parsers of its subcommands, by name."""
+    found = {name: parser}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for part, inner in action.choices.items():
+                found.update(parsers(inner, f"{name} {part}"))
+    return found
+
+
+MAINS = project_commands()
+PARSERS = {key: value for name, main in MAINS.items() for key, value in parsers(parser_of(main), name).items()}
+
+
+def options_of(parser) -> Dict[str, argparse.Action]:
+    """Options of a parser by their longest form, without --help and --version."""
+    skipped = (argparse._HelpAction, argparse._VersionAction, argparse._SubParsersAction)
+    actions = [action for action in parser._actions if action.option_strings and not isinstance(action, skipped)]
+    actions = [action for action in actions if not {"--help", "--version"} & {*action.option_strings}]
+    return {next(s for s in action.option_strings if s.startswith("--")): action for action in actions}
+
+
+OPTIONS = {name: options_of(parser) for name, parser in PARSERS.items()}
+
+
+def test_every_option_has_an_entry():
+    for name, options in OPTIONS.items():
+        entries = ENTRIES.get(name, {})
+        assert options.keys() == entries.keys(), f"{name}: {options.keys() ^ entries.keys()}"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command in a new folder, with the inputs in ``in``."""
+    count = 0
+
+    def run(name, words, make=None) -> Ran:
+        nonlocal count
+        count += 1
+        folder = tmp_path / str(count)
+        (folder / "in").mkdir(parents=True)
+        for file, text in INPUTS.items():
+            (folder / "in" / file).parent.mkdir(exist_ok=True)
+            (folder / "in" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+        monkeypatch.chdir(folder)
+        program, *subcommand = name.split()
+        for line in make or ():
+            other, *arguments = shlex.split(line)
+            assert call(other, arguments) == 0, line
+        capsys.readouterr()
+        status = call(program, [*subcommand, *words])
+        said = capsys.readouterr()
+        files = {
+            str(path.relative_to(folder)): cleaned(path.read_bytes())
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+            and path.parts[len(folder.parts)] != "in"
+            and path.name not in RECORDS
+            and path.suffix not in (".log", ".idx")
+        }
+        return Ran(status, SIGNATURE.sub("", said.out + said.err), files)
+
+    def call(program, arguments):
+        monkeypatch.setattr(sys, "argv", [program, *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+        try:
+            return MAINS[program](arguments)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 1
+
+    def cleaned(content):
+        try:
+            return SIGNATURE.sub("", content.decode()).encode()
+        except UnicodeDecodeError:
+            return content
+
+    return run
+
+
+def cases(kind):
+    """Entries of a kind, with their commands and options."""
+    chosen = [(n, o, e) for n, entries in ENTRIES.items() for o, e in entries.items() if kind(e)]
+    return pytest.mark.parametrize("name,option,entry", chosen, ids=[f"{n} {o}" for n, o, _ in chosen])
+
+
+@cases(lambda entry: entry.run is not None and entry.refused is None)
+def test_an_option_changes_the_result(name, option, entry: Entry, run):
+    without = run(name, shlex.split(entry.base), entry.make)
+    words = shlex.split(entry.run)
+    assert option in {next((o for o, a in OPTIONS[name].items() if w in a.option_strings), w) for w in words}
+    result = run(name, [*shlex.split(entry.base), *words], entry.make)
+    assert result.status == 0, result.said
+    assert (result.said, result.files) != (without.said, without.files), "the option has no effect"
+
+
+@cases(lambda entry: entry.refused is not None)
+def test_an_option_is_refused(name, option, entry: Entry, run):
+    result = run(name, [*shlex.split(entry.base), *shlex.split(entry.run)], entry.make)
+    assert result.status and entry.refused in result.said.replace("\n", " "), result
+
+
+@cases(lambda entry: entry.same_as is not None)
+def test_an_option_is_another_commands(name, option, entry: Entry):
+    """The other command's entry stands for both: they define the option in one place."""
+    mine, other = OPTIONS[name][option], OPTIONS[entry.same_as][option]
+    assert ENTRIES[entry.same_as][option].same_as is None
+    for attribute in ("option_strings", "dest", "type", "choices", "nargs"):
+        assert getattr(mine, attribute) == getattr(other, attribute), attribute
+    assert mine.help.partition(" (default")[0] == other.help.partition(" (default")[0]
+
+
+@cases(lambda entry: entry.tested_in is not None)
+def test_an_option_of_a_slow_command_is_tested_elsewhere(name, option, entry: Entry):
+    text = (TESTS / entry.tested_in).read_text(encoding="utf-8")
+    assert f'"{option}' in text or f" {option}" in text or f"'{option}" in text
+
+
+@pytest.mark.parametrize("name", [name for name, entries in ENTRIES.items() if any(e.run for e in entries.values())])
+def test_a_command_run_twice_has_the_same_result(name, run):
+    """Otherwise any option would seem to change it."""
+    entry = next(entry for entry in ENTRIES[name].values() if entry.run)
+    first, second = (run(name, shlex.split(entry.base), entry.make) for _ in range(2))
+    assert first == second

@@ -1,0 +1,53 @@
+"""torch.compile: the layers of Transformers are one graph each, and compiled models compute what the others do."""
+
+import pytest
+import torch
+from helpers import make_model
+from steps import make_sample, steps_task
+
+GRAPHS = {
+    "etads": 8,
+    "etads_basic": 8,
+}
+"""Largest number of graphs of a whole model, to be lowered. fairseq's encoder and decoder look for padding."""
+
+
+def model_and_input(arch):
+    model = make_model(arch, steps_task()).train()
+    return model, make_sample(model)["net_input"]
+
+
+def inputs_of(layer, model, net_input):
+    """Arguments with which a model calls a layer."""
+    found = []
+    with layer.register_forward_pre_hook(lambda _, args, named: found.append((args, named)), with_kwargs=True):
+        model(**net_input)
+    return found[0]
+
+
+@pytest.mark.parametrize("arch", GRAPHS)
+def test_layers_are_one_graph_and_models_few(arch):
+    model, net_input = model_and_input(arch)
+    for layer in (model.encoder.layers[0], model.decoder.layers[0]):
+        args, named = inputs_of(layer, model, net_input)
+        torch._dynamo.reset()
+        found = torch._dynamo.explain(layer)(*args, **named)
+        assert (found.graph_count, found.graph_break_count) == (1, 0), [r.user_stack[-1] for r in found.break_reasons]
+    torch._dynamo.reset()
+    found = torch._dynamo.explain(model)(**net_input)
+    assert found.graph_count <= GRAPHS[arch], [r.user_stack[-1] for r in found.break_reasons]
+
+
+@pytest.mark.parametrize("arch", GRAPHS)
+def test_a_compiled_model_gives_the_same_logits_and_gradients(arch):
+    model, net_input = model_and_input(arch)
+    results = []
+    torch._dynamo.reset()
+    for run in (model, torch.compile(model, backend="eager")):
+        model.zero_grad()
+        logits = run(**net_input)[0]
+        logits.logsumexp(2).sum().backward()
+        results.append([logits.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    assert len(results[0]) == len(results[1])
+    for one, other in zip(*results):
+        torch.testing.assert_close(one.to_dense(), other.to_dense(), rtol=1e-4, atol=1e-4)
