@@ -176,8 +176,8 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
     count, total = len(picked["sentences"]), picked["total"]
     yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
     yield f'<p class="note">An extractor gave each of the {_plural(total, "sentence")} of the document a probability, '
-    yield f"and selected the {count:,} most probable that fit the model's length. It read these; the others are "
-    "grey.</p>"
+    yield f"and selected the {count:,} most probable ones that fit the model's length. "
+    yield "It read these; the others are grey.</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
     yield '<th scope="col">sentence</th></tr></thead><tbody>'
     for sentence in picked["sentences"]:
