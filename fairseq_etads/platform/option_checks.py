@@ -1,4 +1,4 @@
-"""Options declared as dataclass fields: find the given ones, and check that they are possible and have an effect.
+"""Options declared as dataclass fields: find those given, and check that they are possible and have an effect.
 
 Without torch and fairseq, so that ``--help`` is fast. A field's metadata determines its checks:
 
@@ -61,7 +61,7 @@ class Bounds(NamedTuple):
 PROBABILITY = Bounds(0, 1, "a probability")
 """Bounds of a dropout or a share below 1."""
 SIZE = Bounds(1)
-"""Bounds of a width or a number of things of which there is at least one."""
+"""Bounds of a width, or of a number that is at least 1."""
 NOT_NEGATIVE = Bounds(0)
 """Bounds of a weight or of a number that can be 0."""
 

@@ -167,7 +167,7 @@ def test_published_sizes_are_those_of_the_recipes(recipe, first, second, claim):
 
 
 def pairs_of(row):
-    """What the answer of a row looks up."""
+    """Return the pairs that the answer of a row compares."""
     asked = []
 
     class Verdicts(dict):
