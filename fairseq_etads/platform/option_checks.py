@@ -7,7 +7,7 @@ Without torch and fairseq, so that ``--help`` is fast. A field's metadata determ
 - ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be present,
   or the field has no effect. ``without`` replaces the message's ending "without --pointer switch";
 - ``excludes``: option or mechanism -> reason. The field cannot be given together with it; with an empty reason, the
-  field has no effect beside it.
+  field has no effect with it.
 
 :func:`conflict` applies ``needs`` and ``excludes``, for a training and for decoding; ``docs/rules.md`` lists them.
 """
