@@ -481,9 +481,30 @@ for _command, _file, _options in (
     ("etads-plot", "unit/evaluation/test_curves.py", "out figures"),
 ):
     ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))
+ENTRIES["etads-extract"].update(tested("unit/commands/test_content_command.py", "--hypotheses"))
+ENTRIES["etads-content"] = {
+    **entries(
+        "in",
+        documents="--documents 0 !! --documents 0: choose",
+        prepared="--prepared in/none !! DATA in/none: no such folder",
+    ),
+    **tested("unit/commands/test_content_command.py", "--seed"),
+}
 ENTRIES["etads-select"].update(entries("in", max_tokens="--max-tokens 0 !! --max-tokens 0: choose"))
 ENTRIES["etads-tune"].update(
     entries("debian in/documents in/reference", starting_points="--starting-points 3 !! no effect without --mert")
 )
 _DECODING = [f"--{name.replace('_', '-')}" for name in DECODING if name not in ("beam", "min_len", "shortlist")]
 ENTRIES["etads-export"].update(same("etads-summarize", *_DECODING))
+
+UNSHOWN = {
+    ("etads-corpus parallel", "--strip-invisible"),
+    ("etads-corpus parallel", "--source-sentences"),
+    ("etads-corpus parallel", "--short-lead"),
+    ("etads-corpus parallel", "--train-references"),
+    ("etads-control", "--length-bins"),
+    ("etads-control", "--by-origin"),
+    ("etads-summarize", "--stepwise-coverage-penalty"),
+    ("etads-summarize", "--ngram-ignore-tokens"),
+}
+"""Options that the inputs here do not show to have an effect."""

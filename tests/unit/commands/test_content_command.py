@@ -1,6 +1,7 @@
 """etads-content and etads-extract --by content, in process, on data in which one kind of word makes summaries."""
 
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -49,6 +50,16 @@ def chosen(made, *options):
     arguments = [str(path / "prepared"), str(path / "out.txt"), "--by", "content", "--selection", str(path), *options]
     assert extract(arguments) == 0
     return [[sentence.split() for sentence in line.split("<q>")] for line in (path / "out.txt").open()]
+
+
+def test_another_seed_makes_another_model(made, tmp_path):
+    models = []
+    for seed in ("1", "1", "7"):
+        path = shutil.copytree(made[0], tmp_path / str(len(models)))
+        assert main([str(path), "--documents", "20", "--seed", seed]) == 0
+        with np.load(path / "content.npz") as file:
+            models.append({name: file[name].tobytes() for name in file.files})
+    assert models[0] == models[1] != models[2]
 
 
 def test_sentences_with_the_words_of_summaries_are_chosen(made):
