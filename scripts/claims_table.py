@@ -19,7 +19,7 @@ MOST = 200
 
 
 class Answers(NamedTuple):
-    """What an answer can be taken from.
+    """Sources of an answer.
 
     Attributes:
         systems: records of a corpus, by system.

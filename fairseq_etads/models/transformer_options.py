@@ -187,7 +187,7 @@ _ONLY_NEW = (
     "quant_noise_pq_block_size",
     "no_decoder_final_norm",
 )
-"""Options whose requirements are not checked when a checkpoint is loaded: earlier versions did not check them."""
+"""Options with requirements that are not checked when a checkpoint is loaded: earlier versions did not check them."""
 
 # Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are as in the paper.
 _FORMS = {

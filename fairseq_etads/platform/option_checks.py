@@ -7,7 +7,7 @@ Without torch and fairseq, so that ``--help`` is fast. A field's metadata determ
 - ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be present,
   or the field has no effect. ``without`` replaces the message's ending "without --pointer switch";
 - ``excludes``: option or mechanism -> reason. The field cannot be given together with it; with an empty reason, the
-  field has no effect beside it.
+  field has no effect next to it.
 
 :func:`conflict` applies ``needs`` and ``excludes``, for a training and for decoding; ``docs/rules.md`` lists them.
 """
@@ -61,7 +61,7 @@ class Bounds(NamedTuple):
 PROBABILITY = Bounds(0, 1, "a probability")
 """Bounds of a dropout or a share below 1."""
 SIZE = Bounds(1)
-"""Bounds of a width or a number of things of which there is at least one."""
+"""Bounds of a width, or of a number that is at least one."""
 NOT_NEGATIVE = Bounds(0)
 """Bounds of a weight or of a number that can be 0."""
 

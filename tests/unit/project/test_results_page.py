@@ -167,7 +167,7 @@ def test_published_sizes_are_those_of_the_recipes(recipe, first, second, claim):
 
 
 def pairs_of(row):
-    """What the answer of a row looks up."""
+    """Key that the answer of a row looks up."""
     asked = []
 
     class Verdicts(dict):
