@@ -2,6 +2,7 @@
 
 import json
 
+import corpora
 import pytest
 from recipes import Workshop, debian
 
@@ -31,8 +32,37 @@ def test_it_trains_scores_and_exports_and_does_so_once(shop):
     ]
     assert "ROUGE-1" in shop.run(command).stdout
     folder = shop.folder / "out" / "model"
+    check_like_bundled("debian", folder)
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    assert "already trained" in shop.run(command).stdout
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_the_model_of_papers_is_made_from_articles_with_its_extractor(shop):
+    corpora.sumpubmed(shop.folder / "articles", 130)
+    narrow = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
+    command = ["scripts/bundled_model.sh", "paper", "--data", "articles", "--out", "paper", "--size", "24"]
+    assert "ROUGE-1" in shop.run([*command, "--steps", "4", "--", *narrow]).stdout
+    folder = shop.folder / "paper" / "model"
+    check_like_bundled("paper", folder)
+    extractors = [json.loads((path / "extractor" / "config.json").read_text()) for path in (folder, bundled("paper"))]
+    for part in ("text", "architecture", "model"):
+        assert extractors[0][part] == extractors[1][part]
+
+
+def bundled(name):
+    return Summarizer.load(name, "cpu").folder
+
+
+def check_like_bundled(name, folder):
+    """Compare a folder of a tiny model with the folder that comes with the package."""
     config = json.loads((folder / "config.json").read_text())
-    bundled = json.loads((Summarizer.load("debian", "cpu").folder / "config.json").read_text())
+    bundled_config = json.loads((bundled(name) / "config.json").read_text())
+    check_configs(config, bundled_config)
+    assert "ROUGE|backend" in (folder / "README.md").read_text()
+
+
+def check_configs(config, bundled):
     newer = set(config["model"]) - set(bundled["model"])  # options that the project got since
     on = {
         name: config["model"][name]
@@ -46,12 +76,14 @@ def test_it_trains_scores_and_exports_and_does_so_once(shop):
     for part in ("text", "decoding", "architecture"):
         assert config[part] == bundled[part], "the bundled model is not what the script makes"
     assert config["weights"]["dtype"] == bundled["weights"]["dtype"] == "fp16"
-    assert "ROUGE|backend" in (folder / "README.md").read_text()
-    made = (folder / "model.safetensors").stat().st_mtime_ns
-    assert "already trained" in shop.run(command).stdout
-    assert (folder / "model.safetensors").stat().st_mtime_ns == made
 
 
 def test_wrong_options_are_named(shop):
-    refused = shop.run(["scripts/bundled_model.sh", "--steps", "x"], check=False)
-    assert refused.returncode == 2 and "--steps x" in refused.stdout
+    for options, words in (
+        (["--steps", "x"], "--steps x"),
+        (["paper"], "paper: --data or --text is missing"),
+        (["debian", "--data", "d"], "--data d: goes with paper"),
+        (["news"], "unknown option news"),
+    ):
+        refused = shop.run(["scripts/bundled_model.sh", *options], check=False)
+        assert refused.returncode == 2 and words in refused.stdout

@@ -14,11 +14,37 @@ from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder
 
 ROOT = Path(__file__).parents[3]
-DEBIAN = config.BUNDLED / "debian"
+DEBIAN, PAPER = config.BUNDLED / "debian", config.BUNDLED / "paper"
 TEXT = (
     "Zyxomat is a small command line program which converts pictures between many formats. It reads and writes PNG, "
     "JPEG and TIFF files, and is able to scale and rotate them. This package contains the program."
 )
+INTRODUCTION = """\
+Asthma is a chronic inflammatory disease of the airways that affects more than 300 million people. Its prevalence has
+increased in many countries over the last three decades. Patients suffer from wheezing, breathlessness and cough, and
+severe attacks may be fatal. Inhaled corticosteroids are the most effective treatment, but a considerable proportion of
+patients does not respond to them. The reasons for this are poorly understood.
+
+Vitamin D is best known for its role in the metabolism of calcium and bone. In the last years, receptors of vitamin D
+were found in many cells of the immune system, including macrophages, dendritic cells and T cells. In these cells,
+vitamin D inhibits the production of inflammatory cytokines such as interleukin 6 and tumor necrosis factor. Deficiency
+of vitamin D is common: about half of the adult population has serum concentrations below the recommended level.
+
+Several epidemiological studies reported that low serum concentrations of vitamin D are associated with more frequent
+exacerbations of asthma. Other studies did not confirm this association. Most of them were small, and measured vitamin D
+only once. It is also unclear whether low vitamin D is a cause or a consequence of the disease, because patients with
+severe asthma spend less time outdoors.
+
+Experiments in mice suggest a possible mechanism. In a model of allergic airway inflammation, treatment with vitamin D
+reduced the number of eosinophils in the lung and the expression of interleukin 13. Mice that lack the receptor of
+vitamin D did not develop inflammation of the airways at all, which is difficult to reconcile with these findings.
+Whether the same genes are regulated in human airway cells is not known.
+
+Gene expression profiling makes it possible to study the response of cells to vitamin D without a prior hypothesis. In
+this study, we measured the expression of all genes in airway epithelial cells of patients with asthma and of healthy
+controls, before and after treatment with vitamin D. Our aim was to identify the genes that respond to vitamin D, and
+to find out whether their response differs between patients and controls.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +60,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_name_finds_the_bundled_model_and_a_path_does_not(elsewhere):
-    assert config.bundled_models() == ["debian"]
+    assert config.bundled_models() == ["debian", "paper"]
     assert find_folder("debian") == find_folder(Path("debian")) == DEBIAN
     for path in ("./debian", "other", str(elsewhere / "debian"), "debian/"):
         assert find_folder(path) == Path(path)
@@ -48,7 +74,7 @@ def test_a_folder_that_is_no_model_does_not_hide_it_but_a_model_folder_does(else
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are(elsewhere):
-    with pytest.raises(InputError, match=r"debain: no such folder; .* comes with the package \(debian\)"):
+    with pytest.raises(InputError, match=r"debain: no such folder; .* comes with the package \(debian, paper\)"):
         Summarizer.load("debain")
 
 
@@ -76,3 +102,38 @@ def test_the_command_knows_it(elsewhere):
     done = run_command(command, input=TEXT + "\n", cwd=elsewhere)
     record = json.loads((elsewhere / "out.jsonl").read_text(encoding="utf-8"))
     assert record["summary"] and "1 documents" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return Summarizer.load("paper", device="cpu")
+
+
+def test_the_model_of_papers_is_small_and_its_card_says_where_it_comes_from_and_what_it_cannot_do():
+    assert sum(path.stat().st_size for path in PAPER.rglob("*")) <= 25e6
+    card = (PAPER / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"ROUGE-1 \| \d\d\.\d\d", card) and "ROUGE|backend:" in card and "--seed 1" in card
+    for words in ("scripts/bundled_model.sh paper", "SumPubMed", "MIT", "no medical advice", "--source-factors"):
+        assert words in card
+
+
+def test_it_writes_the_background_of_an_article_from_its_whole_introduction(paper):
+    summary = paper.summarize(INTRODUCTION)
+    assert summary.problem == "" and summary.truncation.left_out == 0
+    assert summary.picked.words == len(INTRODUCTION.split()) > 300
+    assert sum(len(sentence.text.split()) for sentence in summary.picked.sentences) <= 200
+    shortest, longest = (paper.config.decoding[name] for name in ("min_len", "max_len"))
+    assert shortest <= len(summary.tokens) <= longest
+    words = set(re.findall(r"[a-z]+", summary.text.lower()))
+    assert len({"vitamin", "asthma", "airway", "airways", "expression", "patients"} & words) >= 3
+    found = [word for word in words if word in INTRODUCTION.lower()]
+    assert len(found) > 0.8 * len(words), "it says what stands in the document"
+
+
+def test_it_knows_an_article_from_the_description_of_a_package(paper):
+    assert not paper.summarize(INTRODUCTION, max_len=86).surprisal.is_unusual
+    package = (
+        "Nginx is a small, powerful and scalable web and proxy server. This package contains binaries, modules and "
+        "configuration files for debhelper builds, with plugins for Perl and Lua scripting, and daemon scripts."
+    )
+    assert paper.summarize(package, max_len=86).surprisal.is_unusual
