@@ -89,7 +89,7 @@ def add_folder(add: Callable[..., Any]) -> None:
         "folder",
         metavar="FOLDER",
         type=find_folder,
-        help="the model folder, or debian, the model that comes with the package",
+        help="the model folder, or the name of a model that comes with the package: debian or paper",
     )
 
 
