@@ -61,7 +61,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         metavar="N",
         type=int,
         default=0,
-        help="keep keep only the first N sentences of a document",
+        help="keep only the first N sentences of a document",
     )
     add(
         "--short-lead",
@@ -71,7 +71,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         help="with --source-sentences, keep one more sentence if they have fewer characters (NAMAS on DUC: 1 "
         "sentence, 130)",
     )
-    add("--source-words", metavar="N", type=int, default=0, help="keep keep only the first N words of a document")
+    add("--source-words", metavar="N", type=int, default=0, help="keep only the first N words of a document")
     add(
         "--train-references",
         choices=("first", "all"),

@@ -65,6 +65,7 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "system": "the cat was running home again\nthe dog barks . <q> it barks\nthe child ran home in rain\n",
     "system2": "a cat\nthe dog went away\nrain fell . children ran home\n",
     "families": "x\nx\ny\n",
+    "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
 SCORING = {
     "metrics": "--metrics 3",
@@ -159,6 +160,8 @@ ENTRIES["etads-human score"] = entries(
 )
 ENTRIES["etads-human"] = {}
 BAD = "--train in/bad in/reference --valid in/documents2 in/reference2 --out text"
+INVISIBLE = "--train in/invisible in/reference --valid in/documents2 in/reference2 --out text"
+SEVERAL = "--train in/documents in/reference in/reference2 --valid in/documents2 in/reference2 --out text"
 CORPUS = {
     "out": "--out other",
     "fallback_encoding": f"={BAD} :: --fallback-encoding cp1252",
@@ -167,11 +170,11 @@ CORPUS = {
     "sentences": "--sentences",
     "full_stops": "--full-stops",
     "strip_html": "--strip-html",
-    "strip_invisible": "--strip-invisible",
-    "source_sentences": "--source-sentences 1",
-    "short_lead": "--source-sentences 1 :: --short-lead 40",
+    "strip_invisible": f"={INVISIBLE} :: --strip-invisible",
+    "source_sentences": "--sentences :: --source-sentences 1",
+    "short_lead": "--sentences --source-sentences 1 :: --short-lead 40",
     "source_words": "--source-words 3",
-    "train_references": "--train-references all",
+    "train_references": f"={SEVERAL} :: --train-references all",
     "near_duplicates": "--near-duplicates",
     "jobs": "--jobs 0 !! --jobs 0",
 }
@@ -498,10 +501,6 @@ _DECODING = [f"--{name.replace('_', '-')}" for name in DECODING if name not in (
 ENTRIES["etads-export"].update(same("etads-summarize", *_DECODING))
 
 UNSHOWN = {
-    ("etads-corpus parallel", "--strip-invisible"),
-    ("etads-corpus parallel", "--source-sentences"),
-    ("etads-corpus parallel", "--short-lead"),
-    ("etads-corpus parallel", "--train-references"),
     ("etads-control", "--length-bins"),
     ("etads-control", "--by-origin"),
     ("etads-summarize", "--stepwise-coverage-penalty"),
