@@ -2,7 +2,7 @@
 # Train a model that comes with the project: "etads-summarize debian" or "etads-summarize paper".
 #
 #   scripts/bundled_model.sh [debian] [options] [-- options of fairseq-train]
-#   scripts/bundled_model.sh paper [options] [-- options of fairseq-train]
+#   scripts/bundled_model.sh paper --data DIR [options] [-- options of fairseq-train]
 #
 #   debian        synopses from the descriptions of all of Debian's packages. As root, on Debian, fetch them first with
 #                 apt-get update -o Acquire::Languages=en

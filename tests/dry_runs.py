@@ -16,6 +16,7 @@ WITH_FILES = {
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--entail-model": ("{}/config.json",),
     "--text": ("{}/train.source", "{}/valid.source", "{}/test.source", "{}/test.target", "{}/test.package"),
+    "--content": ("{}/content.npz", "{}/probabilities.sentences.test"),
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
     **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }
@@ -27,6 +28,9 @@ printf '%s\037' "$name" "$@" >> LOG
 printf '\036' >> LOG
 case $name in
     etads-prepare) touched=(PREPARED) ;;
+    etads-corpus)
+        while [ "$1" != --out ]; do shift; done
+        touched=("$2"/{train,valid,test}.{source,target}) ;;
     etads-debian) touched=("${!#}/test.package") ;;
     python)
         case $* in

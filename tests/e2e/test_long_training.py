@@ -94,6 +94,29 @@ def test_generate_summarises_the_test_split_and_sends_new_documents_to_the_model
     assert refused.returncode == 2 and "etads-export run FOLDER" in refused.stdout
 
 
+def test_generate_with_a_content_model_writes_summaries_of_the_test_split(trained):
+    folder, _ = trained
+    extractor = "run/shortened/extractor"
+    command = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--output", "chosen.txt", "--content", extractor]
+    refused = run_command([*command, "--cpu"], cwd=folder, check=False)
+    assert refused.returncode == 2 and "it has no content.npz; etads-content makes it" in refused.stdout
+    run_command(["etads-content", extractor], cwd=folder)
+    run_command([*command, "--cpu"], cwd=folder)
+    summaries = (folder / "chosen.txt").read_text().splitlines()
+    documents = (folder / "run" / "text" / "test.source").read_text().splitlines()
+    assert len(summaries) == len(documents)
+    assert all(summaries)
+    # The fairseq output that was read has all hypotheses of the diverse beam.
+    hypotheses = re.findall(r"^H-(\d+)\t", (folder / "chosen.txt.log").read_text(), re.MULTILINE)
+    assert len(hypotheses) == 12 * len(documents)
+    # The sentences are the ones that etads-extract chooses from the documents and from these hypotheses.
+    extract = ["etads-extract", f"{extractor}/prepared", "wanted.txt", "--by", "content", "--selection", extractor]
+    run_command([*extract, "--subset", "test"], cwd=folder)
+    assert (folder / "wanted.txt").read_text().splitlines() != summaries
+    run_command([*extract, "--subset", "test", "--hypotheses", "chosen.txt.log"], cwd=folder)
+    assert (folder / "wanted.txt").read_text().splitlines() == summaries
+
+
 @pytest.mark.parametrize(
     "options,words",
     [
