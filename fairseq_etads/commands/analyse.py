@@ -133,9 +133,9 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
     for option, numbers in (
-        ("--lead", args.lead),
-        ("--lead-words", args.lead_words),
-        ("--oracle", [] if args.oracle is None else [args.oracle]),
+        ("lead", args.lead),
+        ("lead-words", args.lead_words),
+        ("oracle", [] if args.oracle is None else [args.oracle]),
     ):
         for number in numbers:
             check_at_least(1, **{option: number})

@@ -38,6 +38,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
             "fairseq_etads.commands.extract", "write extracts: by a model, the lead, or the best possible ones"
         ),
         "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their most probable sentences"),
+        "content": Command("fairseq_etads.commands.content", "predict the words and bigrams of summaries"),
         "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
         "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
         "shortlist": Command("fairseq_etads.commands.shortlist", "learn the words that can occur in a summary"),

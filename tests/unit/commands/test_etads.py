@@ -91,7 +91,7 @@ def test_doctor_fails_with_the_self_test(capsys, monkeypatch):
 def test_extras_are_those_of_setup():
     section = SETUP.partition("extras_require={")[2].partition("entry_points")[0]
     known = set(re.findall(r'^        "([\w-]+)":', section, re.MULTILINE))
-    assert set(extras.EXTRAS) == known - {"docs", "mutation", "dev"}
+    assert set(extras.EXTRAS) == known - {"docs", "mutation", "benchmarks", "dev"}, "no command uses these four"
 
 
 def test_the_line_that_installs_an_extra_runs_here(tmp_path, monkeypatch):

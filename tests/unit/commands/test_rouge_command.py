@@ -210,7 +210,7 @@ def test_command_compares(tmp_path, capsys):
     assert out.strip().endswith(report["signature"])
     assert f"resamples:{COMPARE_RESAMPLES}|seed:12345" in report["signature"]
     assert compare_main([first, second, references, "--bootstrap", "0"]) == 2
-    assert "bootstrap is 0" in capsys.readouterr().err
+    assert "--bootstrap 0: choose 1 or more" in capsys.readouterr().err
 
 
 def test_families_of_documents_are_drawn_together(tmp_path, capsys):
@@ -259,7 +259,7 @@ def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
 
 
 def test_command_refuses_wrong_numbers(files, capsys):
-    check_error([*files, "--bootstrap", "-1"], capsys, "bootstrap is -1")
+    check_error([*files, "--bootstrap", "-1"], capsys, "--bootstrap -1: choose 0 or more")
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):

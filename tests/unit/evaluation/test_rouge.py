@@ -337,9 +337,9 @@ def test_table_is_aligned():
         (("a", ["a"]), {}, "not one text"),
         ((["a"], "a"), {}, "not one text"),
         ((["a"], [["a"], "a"]), {}, "not one text"),
-        ((["a"], ["a"]), {"bootstrap": -1}, "bootstrap is -1"),
-        ((["a"], ["a"]), {"jobs": 0}, "jobs is 0"),
-        ((["a"], ["a"]), {"seed": -1}, "seed is -1"),
+        ((["a"], ["a"]), {"bootstrap": -1}, "^--bootstrap -1: choose 0 or more$"),
+        ((["a"], ["a"]), {"jobs": 0}, "^--jobs 0: choose 1 or more$"),
+        ((["a"], ["a"]), {"seed": -1}, "^--seed -1: choose 0 or more$"),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(arguments, options, words):

@@ -108,7 +108,7 @@ def test_broken_links_and_unlisted_pages_are_errors(page, words, tmp_path):
     pytest.importorskip("mkdocs", reason="the site is built on Python 3.11 or newer")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "docs").mkdir()
-    for name in ("docs.sh", "common.sh"):
+    for name in ("docs.sh", "common.sh", "children.py"):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     validation = re.search(r"^validation:\n(?: .*\n)+", settings, re.MULTILINE)[0]
