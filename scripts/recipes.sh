@@ -266,7 +266,8 @@ train_nli() {
     shift 2
     need_folder --out "$dir"
     [ -f "$dir/model/config.json" ] || say "training an entailment model on pairs of reference summaries, in $dir"
-    once --makes "$dir"/pairs/{train,valid}.tsv --reads "$text"/{train,valid}.target \
+    # The record is not in the folder of the pairs, all of whose files a training with an auxiliary task reads.
+    once --record "$dir/pairs.made.json" --makes "$dir"/pairs/{train,valid}.tsv --reads "$text"/{train,valid}.target \
         -- etads-nli synthesise "$text" "$dir/pairs" >&2
     once --makes "$dir/model/model.safetensors" "$dir/model/config.json" --reads "$dir"/pairs/{train,valid}.tsv \
         -- etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
