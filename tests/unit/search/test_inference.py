@@ -147,6 +147,14 @@ def test_half_precision_models_generate_in_theirs(documents):
     assert InferenceModel(model, "fp32").current().decoder.layers[0].fc1.weight.dtype == torch.float32
 
 
+def test_the_trial_of_packed_products_does_not_depend_on_autocast():
+    """Its answer is kept for the process, and may be asked for first inside an autocast region."""
+    try_them = can_pack_weights.__wrapped__
+    outside = try_them(torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert try_them(torch.float32) == outside
+
+
 def test_without_packed_products_it_works_as_well(monkeypatch, documents):
     monkeypatch.setattr("fairseq_etads.kernels.cpu.can_pack_weights", lambda dtype: False)
     settings = {"beam_size": 3, "max_len_b": 8}
