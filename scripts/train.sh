@@ -136,14 +136,9 @@ if [ -f "$text" ]; then
     text=$out/text
 fi
 if [ -n "$long" ]; then
-    before=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["words"])' \
-        "$out/shortened/extractor/picking.json" 2>/dev/null) || before=""
-    budget=${budget:-${before:-200}}
-    [ -z "$before" ] || [ "$before" = "$budget" ] ||
-        die "--words $budget: the documents in --out $out were shortened to $before words; name another folder, or delete this one"
     # As for choose_settings, the name is a command's that imports neither torch nor fairseq.
-    python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
-        "$text" --arch "$arch" --words "$budget" || exit 2
+    budget=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
+        "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"}) || exit 2
     say "extractor of the sentences to read: $out/shortened/extractor"
     supervise "$ROOT/scripts/shorten.sh" --text "$text" --out "$out/shortened" --words "$budget" \
         ${text_words:+--text-words "$text_words"} ${cpu[@]+"${cpu[@]}"}

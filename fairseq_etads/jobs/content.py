@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.scores import roc_area
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..evaluation.content.features import MOST_COUNTED, WIDTHS, Priors, tables
@@ -183,9 +184,7 @@ def validation_area(run: Path, folder: Path) -> Dict[int, float]:
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
     """Area under the ROC curve; None if all labels are equal. Pairs with equal scores count one half."""
-    positive = int(labels.sum())
-    if not 0 < positive < len(labels):
+    if labels.all() or not labels.any():
         return None
-    _, numbers, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[numbers]
-    return float((ranks[labels].sum() - positive * (positive + 1) / 2) / (positive * (len(labels) - positive)))
+    distinct, numbers = np.unique(scores, return_inverse=True)
+    return roc_area([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])

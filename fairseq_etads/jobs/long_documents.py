@@ -1,14 +1,18 @@
 """Check and describe the text of a training on long documents, for ``scripts/train.sh --long``.
 
-python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --words N
+python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
+
+It prints the number of words to pick from a document.
 """
 
 import argparse
 import sys
 from pathlib import Path
+from typing import Optional
 
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
+from ..text.picking import FILE, WORDS, Picking
 from .recipe_choice import measure
 from .recipes import SUITABLE, Data
 
@@ -56,6 +60,23 @@ def _reads_factors(model: type) -> bool:
     return "source_factors" in getattr(options, "__dataclass_fields__", {})
 
 
+def budget(asked: Optional[int], extractor: Path) -> int:
+    """Find the number of words to pick: of an extractor that is there already, or as asked, or the default.
+
+    Raises:
+        InputError: another number is asked for than the extractor has, or its settings are damaged.
+    """
+    if not (extractor / FILE).is_file():
+        return asked or WORDS
+    words = Picking.read(extractor / FILE, "delete its folder, and the extractor is trained again").words
+    if asked and asked != words:
+        raise InputError(
+            f"--words {asked}: the documents in {extractor.parent} were shortened to {words} words; name another "
+            "--out, or delete this folder"
+        )
+    return words
+
+
 def describe(data: Data, words: int) -> str:
     """Describe the lengths of the documents compared with the ``words`` that are picked from them."""
     documents = data.documents
@@ -72,13 +93,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("--arch", default="etads")
-    parser.add_argument("--words", type=int, required=True)
+    parser.add_argument("--words", type=int)
+    parser.add_argument("--extractor", type=Path, required=True)
     return parser
 
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Describe the documents on standard error, or report why they cannot be used."""
+    """Print the number of words, and describe the documents on standard error; or say why they cannot be used."""
+    words = budget(args.words, args.extractor)
     data = check_text(args.text)
     check_architecture(args.arch)
-    print(f"== {describe(data, args.words)}", file=sys.stderr)
+    print(f"== {describe(data, words)}", file=sys.stderr)
+    print(words)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from fairseq_etads.jobs.long_documents import FEWEST_PAIRS, check_architecture, check_text, describe, main
+from fairseq_etads.jobs.long_documents import FEWEST_PAIRS, budget, check_architecture, check_text, describe, main
 from fairseq_etads.jobs.recipes import SIZES, Data, Machine, choose
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import Lengths
+from fairseq_etads.text.picking import FILE, WORDS, Picking
 
 PICKED = Data(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
 WHOLE = Data(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
@@ -40,7 +41,7 @@ def test_a_missing_file_is_named(text, missing):
 
 def test_too_few_pairs_are_refused(text, capsys):
     (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
-    assert main([str(text), "--words", "200"]) == 2
+    assert main([str(text), "--words", "200", "--extractor", str(text / "extractor")]) == 2
     assert f"has {FEWEST_PAIRS - 1} training pairs" in capsys.readouterr().err
 
 
@@ -78,3 +79,14 @@ def test_picked_sentences_are_read_to_the_end(name):
 def test_long_documents_are_pointed_to_the_extractor(name, data, given, expected):
     said = "\n".join(choose(name, data, Machine(1), "etads", given).says)
     assert ("half of the documents have more than" in said and "--long reads documents whole" in said) == expected
+
+
+def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
+    assert budget(None, tmp_path) == WORDS and budget(90, tmp_path) == 90
+    (tmp_path / FILE).write_text(Picking(60, (0.1, 0.5)).to_json())
+    assert budget(None, tmp_path) == budget(60, tmp_path) == 60
+    with pytest.raises(InputError, match="--words 90: .* were shortened to 60 words"):
+        budget(90, tmp_path)
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        budget(None, tmp_path)
