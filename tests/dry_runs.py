@@ -37,6 +37,7 @@ case $name in
             *fairseq_log.py* | *train_once.py* | *fairseq_summaries.py* | *once.py*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
+            *long_documents*) echo 200 ;;
             *run_record*) printf '%s\n' "${!#}/prepared" ;;
             *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
@@ -50,7 +51,7 @@ for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; d
 """A command that records its arguments, and makes empty files where scripts expect its results.
 
 As ``python`` it runs the command given to scripts/fairseq_log.py, which records its own arguments, and prints the
-information about prepared data that generate.sh asks for.
+information about prepared data that generate.sh asks for, and the number of words that train.sh --long asks for.
 """
 
 

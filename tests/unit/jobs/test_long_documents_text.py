@@ -85,7 +85,7 @@ def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
     assert budget(None, tmp_path) == WORDS and budget(90, tmp_path) == 90
     (tmp_path / FILE).write_text(Picking(60, (0.1, 0.5)).to_json())
     assert budget(None, tmp_path) == budget(60, tmp_path) == 60
-    with pytest.raises(InputError, match="--words 90: .* were shortened to 60 words"):
+    with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
         budget(90, tmp_path)
     (tmp_path / FILE).write_text("{")
     with pytest.raises(InputError, match="is damaged"):
