@@ -17,7 +17,7 @@ from ...evaluation.rewards import rouge_n
 from ...layers.capabilities import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
 from .trained import TokenJudge
 

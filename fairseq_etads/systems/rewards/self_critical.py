@@ -23,7 +23,7 @@ from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained import IDF, Rewards
 
 logger = logging.getLogger(__name__)

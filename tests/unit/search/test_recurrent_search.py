@@ -10,7 +10,7 @@ from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_
 
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.products import WideLinear
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def options(**changes):
