@@ -18,7 +18,7 @@ from ..data.training_text import begin_vectors, word_probabilities
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
-from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
 from ..layers.neighbours import NeighbourInputs, decoder_offsets, encoder_offsets
 from ..layers.pointer import Pointer
@@ -27,7 +27,6 @@ from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEnc
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
-from .pointing import PointingDecoder
 from .source_factors import check_given, check_trained_factors, factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,

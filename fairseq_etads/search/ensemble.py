@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
-from ..layers.capabilities import decoder_capabilities
-from ..layers.decoder_output import DecoderOutput
+from ..layers.decoder_output import DecoderOutput, decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary

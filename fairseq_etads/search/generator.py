@@ -17,7 +17,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..layers.decoder_output import decoder_capabilities, pointer_of
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words

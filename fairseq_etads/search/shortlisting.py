@@ -14,7 +14,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
-from ..layers.capabilities import decoder_capabilities
+from ..layers.decoder_output import decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates

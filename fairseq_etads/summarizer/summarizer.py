@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from ..layers.capabilities import pointer_of
+from ..layers.decoder_output import pointer_of
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.encoded import EncodedBatch

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.attention_probe import FIGURES, observe
-from ..layers.capabilities import Capabilities, decoder_capabilities, unwrapped
-from ..layers.decoder_output import DecoderOutput, WordRequest
+from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, decoder_capabilities, unwrapped
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values

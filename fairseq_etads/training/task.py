@@ -23,7 +23,7 @@ from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
 from ..kernels.linear import mark_matrices
-from ..layers.capabilities import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
+from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
 from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
-from ...layers.capabilities import pointer_of
+from ...layers.decoder_output import pointer_of
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder

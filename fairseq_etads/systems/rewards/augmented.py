@@ -14,7 +14,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
-from ...layers.capabilities import Capabilities
+from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of

@@ -15,8 +15,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
-from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
-from ...layers.decoder_output import WordRequest
+from ...layers.decoder_output import Capabilities, WordRequest, decoder_capabilities, unwrapped
 from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.generator import SummaryGenerator, evaluating

@@ -12,8 +12,8 @@ from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
 from fairseq_etads.kernels import focus, focus_columns, linear, lookup, word_log_probs
+from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding
-from fairseq_etads.models.pointing import PointingDecoder
 
 
 def use(monkeypatch, plain):
