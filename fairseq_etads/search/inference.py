@@ -24,7 +24,7 @@ from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import SELF_ATTENTION_INPUTS, is_fairseqs_attention
 from ..layers.recurrent import OutputLayer
-from ..layers.transformer import SummaryAttention
+from ..models.transformer import SummaryAttention
 from ..platform import compat
 from .options import INFER_DTYPES
 from .penalties import check_choice

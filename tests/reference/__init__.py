@@ -136,7 +136,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/etads.md, neighbours",
             "neighbour_inputs",
-            "layers.neighbours.NeighbourInputs",
+            "models.transformer.NeighbourInputs",
             "models/test_neighbours.py::test_inputs_and_gradients_are_those_of_the_loop",
         ),
     ],
