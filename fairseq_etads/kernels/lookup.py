@@ -61,7 +61,7 @@ def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     if torch.compiler.is_compiling():
         return F.embedding(ids, table, padding_idx)
     full_precision = table.dtype in (torch.float32, torch.float64) and isinstance(table, nn.Parameter)
-    if not (full_precision and torch.is_grad_enabled() and table.requires_grad):
+    if not (full_precision and table.requires_grad):
         return F.embedding(ids, table, padding_idx)
     found: Tensor = _Lookup.apply(table, ids, -1 if padding_idx is None else padding_idx)
     return found

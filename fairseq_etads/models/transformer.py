@@ -482,9 +482,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Compute the sum (B, S, D) of the vectors of words and their factors."""
         x: Tensor = self.embed_tokens(src_tokens)
-        check_given(self.factors, factors)
-        if factors is None:
+        if factors is None and not self.factors:
             return x
+        check_given(self.factors, factors)
+        assert factors is not None
         for (name, table), column in zip(self.factors.items(), factors.unbind(dim=2)):
             vectors = table(column)
             x = x + (self.factor_maps[name](vectors) if name in self.factor_maps else vectors)

@@ -118,7 +118,7 @@ class SharingMember(Member):
         candidates: Optional[Candidates] = None,
     ):
         super().__init__(model, net_input, encoded)
-        self._restricted = restricted(model, net_input["src_tokens"], candidates)
+        self._restricted = {} if candidates is None else restricted(model, net_input["src_tokens"], candidates)
         self.encoder_out = {**self.encoder_out, **self._restricted}
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)

@@ -290,7 +290,8 @@ class SummarizationTask(FairseqTask):
         """Reduce fairseq's metrics, and ROUGE if it was computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
-        ValidationSummaries.reduce_metrics(logging_outputs)
+        if self._summaries is not None:
+            self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
