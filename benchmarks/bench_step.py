@@ -26,7 +26,7 @@ from machines import machine, processor
 from records import write_record
 
 from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
-from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
+from fairseq_etads.search.inference import Int8Linear, PackedLinear, WideLinear
 
 RESULTS = Path(__file__).parent / "results" / "step.json"
 BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"

@@ -20,7 +20,7 @@ from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
-from .products import WideLinear
+from .inference import WideLinear
 from .settings import SpecialTokens
 
 

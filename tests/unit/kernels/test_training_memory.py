@@ -23,7 +23,8 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
     monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
     monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 7)
-    monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
+    for module in (linear, kernels):
+        monkeypatch.setattr(module, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
