@@ -255,6 +255,9 @@ class BridgeAttention(Observed, MultiheadAttention):
 class SummaryAttention(MultiheadAttention):
     """fairseq's self-attention of the decoder, which reads a :class:`BeamState`'s cached steps without copying them."""
 
+    takes_joint_projection = True
+    """In a search it calls ``self_attention_inputs``, so copies for inference may join its projections."""
+
     def forward(
         self,
         query: Tensor,

@@ -525,8 +525,3 @@ def optimizer_steps() -> int:
 def skips_overflows(optimizer: Any) -> bool:
     """Tell whether fairseq's optimiser scales losses and skips updates with overflowing gradients (--fp16, --amp)."""
     return getattr(optimizer, "scaler", None) is not None
-
-
-def backward_pass() -> int:
-    """Return the number of the running backward pass, unique in this process; torch has no public name for it."""
-    return torch._C._current_graph_task_id()

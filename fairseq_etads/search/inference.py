@@ -33,7 +33,6 @@ from ..layers.encoder_attention import (
     split_heads,
 )
 from ..layers.recurrent import OutputLayer
-from ..models.transformer import SummaryAttention
 from ..platform import compat
 from .options import INFER_DTYPES
 from .penalties import check_choice
@@ -202,6 +201,8 @@ class DocumentAttention(nn.Module):
     Args:
         attention: attention of an encoder layer; its layers are used.
     """
+
+    takes_joint_projection = True
 
     def __init__(self, attention: MultiheadAttention):
         super().__init__()
@@ -406,7 +407,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
         if is_fairseqs_attention(getattr(layer, "self_attn", None)):
             layer.self_attn = DocumentAttention(layer.self_attn)
     for module in list(result.modules()):
-        if isinstance(module, (DocumentAttention, SummaryAttention)):
+        if getattr(module, "takes_joint_projection", False):
             _join_projections(module)
     _replace_linears(result, functools.partial(_product_layer, products))
     return result

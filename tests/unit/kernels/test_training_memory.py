@@ -28,7 +28,7 @@ def use(monkeypatch, plain):
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
-        monkeypatch.setattr(lookup, "_backward_pass", lambda: None)
+        monkeypatch.setattr(lookup, "backward_pass", lambda: None)
         monkeypatch.setattr("fairseq_etads.models.transformer._relu_in_place", lambda *_: None)
 
 
