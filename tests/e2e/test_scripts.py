@@ -66,9 +66,9 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
         (["evaluate.sh", "--summaries", "x", "--references", "x", "--lead", "8"], ["--lead 8: needs --documents"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--tokens", "bpe"], ["--tokens bpe: goes with --text"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--size", "9", "--keep-case"], ["--size 9: goes with --text"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--keep-case"], ["--keep-case: goes with --text"]),
+        (["train.sh", "--prepared", "a", "--out", "b", "--tokens", "bpe"], ["--tokens bpe: has no effect without --text"]),
+        (["train.sh", "--prepared", "a", "--out", "b", "--size", "9", "--keep-case"], ["--size 9: has no effect without --text"]),
+        (["train.sh", "--prepared", "a", "--out", "b", "--keep-case"], ["--keep-case: has no effect without --text"]),
         (
             ["generate.sh", "--run", "x", "--output", "x", "--input", "y", "--subset", "train"],
             ["--subset train: goes without --input"],

@@ -71,7 +71,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
     shares = [tmp_path / "out.shards" / f"{number}-of-3.jsonl" for number in (1, 2, 3)]
     before = [share.stat().st_mtime_ns for share in shares]
     said = generate(run, tmp_path, "out", RANK="1", **launched)
-    assert "shard 2/3 is there already" in said
+    assert "shard 2/3 exists already" in said
     generate(run, tmp_path, "out", RANK="0", **launched)
     assert [share.stat().st_mtime_ns == time for share, time in zip(shares, before)] == [False, True, True]
     assert lines(tmp_path / "out") == lines(tmp_path / "whole")
