@@ -154,8 +154,10 @@ def main():
         "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},
     }
     if args.profile:
-        report["CPU seconds of the parts of a step with rewards, one thread"] = profile(trainings[REWARDS], samples)
-        print(report["CPU seconds of the parts of a step with rewards, one thread"])
+        report["CPU seconds of each part of a training step with rewards, on one thread"] = profile(
+            trainings[REWARDS], samples
+        )
+        print(report["CPU seconds of each part of a training step with rewards, on one thread"])
     write_record(args.output, report, args)
 
 

@@ -285,7 +285,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
     for path in old:
         if path.resolve() in inputs:
-            raise InputError(f"--force would delete {path}, which is an input; give another --out")
+            raise InputError(f"--force would delete {path}, which is also an input; give another --out")
     for path in (out / NAME, out / "report.json", out / LIST, *old):
         path.unlink(missing_ok=True)
 

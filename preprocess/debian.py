@@ -89,7 +89,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
             return existing == OUTPUTS  # if files are missing, a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is no report, or another program wrote it
-    raise InputError(f"--out {out} holds another corpus, or a changed one: give another folder, or --force")
+    raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
 
 
 def summarise(report: Report) -> str:
@@ -152,10 +152,10 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
     splits, not_used = assign(groups, options)
     for split in SPLITS:
         if not splits[split]:
-            raise InputError(f"--valid-size, --test-size: nothing left for {split} of {len(kept)} pairs")
+            raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
     shared = crossings(splits)
     if shared:
-        raise InputError(f"{len(shared)} texts are in two splits, the first: {shared[0][:80]}")
+        raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
     return splits, groups, dropped + not_used
 
 
@@ -301,7 +301,7 @@ def _check_options(options: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
     if options.sample and (options.translation or options.packages or options.lists or chosen):
-        raise InputError("--sample is ready-made: it goes with --out and --force only")
+        raise InputError("--sample is ready-made: combine it only with --out and --force")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")
         if low > high:

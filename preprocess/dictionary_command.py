@@ -70,7 +70,7 @@ def _check(args: argparse.Namespace) -> None:
     }
     missing = [option for option, value in together.items() if value is None]
     if missing and len(missing) < len(together):
-        raise InputError(f"{missing[0]} is missing; {', '.join(together)} go together")
+        raise InputError(f"{missing[0]} is missing; give all of {', '.join(together)}")
     if missing:
         return
     if args.target_size < 1 or 0 < args.size <= args.target_size:
@@ -97,7 +97,7 @@ def main(args: argparse.Namespace) -> None:
     for path, dictionary in written.items():
         write_dictionary(dictionary, path)
         known = known_words(dictionary)
-        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} that can only be copied")
 
 
 if __name__ == "__main__":

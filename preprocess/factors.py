@@ -192,7 +192,7 @@ class FactorValues:
                 values.append(SENTENCE_MARK)
             values += [level] * self._word_count(" ".join(sentence))
         if len(values) != len(words):
-            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; cannot tell them apart")
+            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; they cannot be matched")
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
@@ -209,7 +209,9 @@ class FactorValues:
         if words != len(tags) - tags.count(SENTENCE_MARK):
             raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
         if len(values) != expected:
-            raise InputError(f"{where}: {len(values)} words but {expected} after subwords; cannot put tags on them")
+            raise InputError(
+                f"{where}: {len(values)} words but {expected} after subword segmentation; tags cannot be assigned"
+            )
         return values
 
 

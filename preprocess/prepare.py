@@ -54,7 +54,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
     """
     listed = Checksums(text, "Make the text again")
     if not text.is_dir():
-        raise InputError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
+        raise InputError(f'TEXT "{text}" is not a folder; etads-debian --sample --out {text} makes one')
     checksums = {}
     for split in splits:
         counts = {}
@@ -62,7 +62,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
             path = text / f"{split}.{side}"
             if not path.is_file():
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
-                raise InputError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
+                raise InputError(f'TEXT "{text}" has no file {path.name}; it must contain {expected}')
             made.watch(path)
             checksums[path.name], counts[path] = checksum_and_lines(path)
             listed.compare(path.name, checksums[path.name])
@@ -148,9 +148,13 @@ def prepare(
         InputError: the text, the options or an earlier output are wrong.
     """
     if "\n" in str(out):
-        raise InputError("OUT has a line break in its path, which commands that read the options would lose: rename it")
+        raise InputError(
+            "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
+        )
     if os.path.realpath(text) == os.path.realpath(out):
-        raise InputError(f"OUT {out} is also TEXT, and would replace its checksums: name another folder")
+        raise InputError(
+            f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
+        )
     with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
         return _prepare(settings, text, out, jobs, like, given, shard)
 
@@ -329,7 +333,7 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
-        raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
+        raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
     is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and there is no piece for sentence marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(

@@ -111,8 +111,8 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
         expected += 1
     if expected != documents:
         raise InputError(
-            f"{output}.shards: document {expected:,} of {documents:,} (from 0) has no summary, or the one before has "
-            "two; delete the folder and make them again"
+            f"{output}.shards: document {expected:,} of {documents:,} (from 0) has no summary, or the previous one has "
+            "two; delete the folder and make the summaries again"
         )
 
 

@@ -1,9 +1,9 @@
-"""The scale of the loss over many steps of --fp16 on a CPU, by fairseq's trainer and FP16Optimizer.
+"""Measure the loss scale over many steps of --fp16 on a CPU, with fairseq's trainer and FP16Optimizer.
 
     python tests/loss_scale.py --steps 300 --out benchmarks/results/loss_scale.json
 
-A small model of each architecture learns from random batches with Adam. It begins with the scale 128, fairseq's
-default. An update with a gradient that is not finite halves the scale and is skipped.
+A small model of each architecture learns from random batches with Adam. The scale starts at 128, fairseq's default. An
+update with a gradient that is not finite halves the scale and is skipped.
 """
 
 import argparse

@@ -99,7 +99,7 @@ def _make(args: argparse.Namespace) -> None:
         warn("etads-human", find_leftovers(name, summaries))
     sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
-        raise ValueError(f"--key {args.key}: choose a place outside {args.out}, which annotators will get")
+        raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators will get that folder")
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise ValueError(f"{path} exists; its sheets may have been given out already")

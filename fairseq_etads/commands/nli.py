@@ -134,7 +134,7 @@ def _train(args: argparse.Namespace) -> None:
     if not 0 < args.lr < math.inf:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
-        raise InputError("--more-words has no effect without --vectors: only vectors exist for words that no pair has")
+        raise InputError("--more-words has no effect without --vectors, which provide the additional words")
     from ..jobs.nli_training import Settings, train
 
     only_warnings()

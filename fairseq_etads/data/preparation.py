@@ -80,7 +80,7 @@ class Settings:
             if value < 0:
                 raise InputError(f"{option}: choose 1 or more")
             if value and not self.separate and name == "source_size":
-                raise InputError(f"{option}: needs --separate-dictionaries; a shared dictionary has --size words")
+                raise InputError(f"{option}: needs --separate-dictionaries; the size of a shared dictionary is --size")
         if self.tokens == "word" and not self.separate and self.target_size >= self.size:
             raise InputError(
                 f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the shared "
@@ -109,11 +109,13 @@ class Settings:
         """Raise InputError for options that do not apply to GPT-2's pieces."""
         if self.size != Settings.size:
             raise InputError(
-                f"--size {self.size} has no effect with --tokens gpt2, which has fixed pieces: leave it out"
+                f"--size {self.size} has no effect with --tokens gpt2, because its pieces are fixed: leave it out"
             )
         if self.source_marks or self.target_marks:
             side = "source" if self.source_marks else "target"
-            raise InputError(f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave them out")
+            raise InputError(
+                f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave out the sentence marks"
+            )
         if self.factors:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
@@ -204,7 +206,7 @@ def settings_of(prepared: Path, option: str) -> Settings:
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
+        raise InputError(f"{option} {prepared}: not a completed output folder of etads-prepare")
     try:
         settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
         settings.check()

@@ -201,7 +201,9 @@ def perl_scores(
     with tempfile.TemporaryDirectory(prefix="etads-rouge-") as directory:
         data = Path(directory)
         if re.search(r"\s", directory):
-            raise ValueError(f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR without spaces")
+            raise ValueError(
+                f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR to a path without spaces"
+            )
         _make_data(perl.home, data, irregular)
         evaluations: List[List[Path]] = []
         for number, pair in enumerate(texts):

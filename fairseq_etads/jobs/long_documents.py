@@ -33,8 +33,8 @@ def check_text(text: Path) -> Data:
     data = measure(text, marks=False)
     if data.pairs < FEWEST_PAIRS:
         raise InputError(
-            f"--long: {text} has {data.pairs} training pairs, and the extractor learns from {FEWEST_PAIRS} or more; "
-            "leave out --long"
+            f"--long: {text} has {data.pairs} training pairs, but the extractor needs {FEWEST_PAIRS} or more; leave "
+            "out --long"
         )
     return data
 

@@ -405,7 +405,7 @@ def _check_sharing(config: SummarizationTransformerConfig) -> None:
         if encoder != decoder:
             option = name.replace("_", "-")
             raise ValueError(
-                f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
+                f"--share-encoder-decoder-layers needs an encoder and a decoder of equal shape, but --encoder-{option} "
                 f"is {encoder} and --decoder-{option} is {decoder}"
             )
 
@@ -431,7 +431,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
             )
     if config.quant_noise_scalar:
         raise ValueError(
-            f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
+            f"--quant-noise-scalar {config.quant_noise_scalar} works only with fairseq's own embeddings: choose "
             "--quant-noise-pq"
         )
     block = config.quant_noise_pq_block_size

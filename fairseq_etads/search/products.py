@@ -71,7 +71,7 @@ class Int8Linear(nn.Module):
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         levels = kernels.int8_levels()
         if levels is None:
-            raise ValueError("no 8-bit integer products on this processor")
+            raise ValueError("this processor has no 8-bit integer products")
         self.levels = levels
         self.packed = kernels.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
         self.bias = None if bias is None else bias.detach().float().contiguous()

@@ -110,12 +110,12 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
     which = which or "their sum overflows"
     what = f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
     if skip_overflow and overflow.any() and not (loss.masked_fill(overflow, 0).abs() >= LARGEST_LOSS).any():
-        logger.warning(f"{what}The update is skipped and the scale of the loss lowered")
+        logger.warning(f"{what}The update is skipped, and the loss scale is lowered")
         return True
     raise NonFiniteLossError(
         f"{what}The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
-        "their text"
+        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs are reported again, look "
+        "at their text"
     )
 
 

@@ -134,8 +134,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
-            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop leaves out of "
-            "some updates: choose one, or a model with --pointer"
+            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop skips in some "
+            "updates: choose one, or a model with --pointer"
         )
 
 
@@ -152,23 +152,23 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
-            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+            f"--criterion {name} does not train the switch of --pointer switch: choose --criterion summarization_nll"
         )
     if pointer != "none" and name.startswith("label_smoothed"):
         raise ValueError(
-            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
+            f"--criterion {name} would require --pointer {pointer} to copy words of other documents: "
             "choose --criterion summarization_nll, which has --label-smoothing too"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(
-            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+            f"--criterion {name} would need words that --large-vocabulary-trick leaves out: choose "
             "--criterion summarization_nll"
         )
     if name == "adaptive_loss" and not adaptive_softmax:
         raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
     if adaptive_softmax and name != "adaptive_loss":
         raise ValueError(
-            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
+            f"--criterion {name} would treat the states of a model with --adaptive-softmax-cutoff as logits: choose "
             "--criterion adaptive_loss, or leave out the cutoffs"
         )
 

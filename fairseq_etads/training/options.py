@@ -291,4 +291,4 @@ def _refuse_unknown(args: Any) -> None:
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
         known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))
-        raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")
+        raise ValueError(f"there is no decoding option {', '.join(unknown)}; choose from {known}")

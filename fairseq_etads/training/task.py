@@ -98,7 +98,7 @@ class SummarizationTask(FairseqTask):
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Find the data directory and load its dictionaries."""
         if not cfg.data:
-            raise ValueError("no data directory given: name the one that fairseq-preprocess or etads-prepare made")
+            raise ValueError("no data directory given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]
         if not os.path.isdir(directory):
             raise FileNotFoundError(
@@ -134,7 +134,9 @@ class SummarizationTask(FairseqTask):
                 tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
-            logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+            logger.info(
+                f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} that can only be copied"
+            )
         task = cls(cfg, src_dict, tgt_dict)
         task.data_checks = checks
         return task
@@ -401,9 +403,7 @@ class SummarizationTask(FairseqTask):
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
             if getattr(args, "lm_path", None) and "lm_model" not in options:
-                raise ValueError(
-                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
-                )
+                raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
         prepare_for_search(models, args)
         generator = super().build_generator(
             models,

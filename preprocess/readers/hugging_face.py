@@ -142,7 +142,7 @@ def _load(data: str, config: Optional[str]) -> Any:
             "lines, CSV or Parquet are read by: etads-corpus table"
         )
     if saved and config:
-        raise InputError(f"--config {config}: goes with a name; {data} is a folder")
+        raise InputError(f"--config {config}: applies only to a name; {data} is a folder")
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
@@ -152,8 +152,9 @@ def _load(data: str, config: Optional[str]) -> Any:
         raise InputError(f"--data {data}: cannot be read ({reason})")
     call = f"load_dataset({data!r}{f', {config!r}' if config else ''})"
     raise InputError(
-        f"--data {data}: no such folder, and not in the cache of this machine ({reason}). Nothing is downloaded here: "
-        f"where there is a network, call {call}.save_to_disk(FOLDER), and give the folder"
+        f"--data {data}: no such folder, and no data set of this name in this machine's cache ({reason}). "
+        "Nothing is downloaded here: on "
+        f"a machine with network access, call {call}.save_to_disk(FOLDER), and give that folder"
     )
 
 

@@ -88,11 +88,14 @@ def check_input_options(args: argparse.Namespace) -> bool:
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:
-        raise InputError(f"--input and --{given[0]} exclude one another: --input is split, --{given[0]} is a split")
+        raise InputError(
+            f"--input and --{given[0]} cannot be combined: --input is divided into splits, and "
+            f"--{given[0]} is one split"
+        )
     if not args.input:
         if not given:
             raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
         for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
             if value is not None:
-                raise InputError(f"{option} {value}: goes with --input")
+                raise InputError(f"{option} {value}: has no effect without --input")
     return bool(args.input)

@@ -51,7 +51,7 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
             if self.files:
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
-        raise InputError(f"--data {folder}: no {wanted}, nor dev of the same version")
+        raise InputError(f"--data {folder}: no {wanted}, or dev of the same version is missing")
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
     try:
         context, spans = paragraph["context"], _spans(paragraph)
         if not isinstance(context, str):
-            raise TypeError("its context is no text")
+            raise TypeError("its context is not text")
         if any(context[start : start + len(answer)] != answer for start, answer in spans):
             return [Sentence("", [], where, "answer that is not where answer_start says")]
     except (KeyError, TypeError, ValueError):
@@ -116,5 +116,5 @@ def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:
         if not isinstance(start, int) or not isinstance(text, str) or start < 0:
-            raise TypeError("an answer is not a place and a text")
+            raise TypeError("an answer is not a position and a text")
     return spans

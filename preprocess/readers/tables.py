@@ -34,7 +34,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
     for split, stems in names.items():
         there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
         if len(there) > 1:
-            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: take one away")
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
         if there:
             found[split] = there[0]
     return found
@@ -90,9 +90,9 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         self.files = {key: existing(f"--{key}", path) for key, path in files.items()}
         self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+            raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
         if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError("--no-quotes: goes with CSV and TSV")
+            raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
         self.counts.clear()  # the examined lines will be read and counted again
@@ -297,7 +297,7 @@ def _pieces(value: Any, what: str) -> List[str]:
 def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise BadDocument("a key stands twice in an object")
+        raise BadDocument("a key occurs twice in an object")
     return found
 
 

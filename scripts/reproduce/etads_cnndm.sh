@@ -33,7 +33,7 @@
 # pg_coverage), and two of them are not the systems that they name. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" does not match
 # Nallapati et al. (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
 # 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017, not Gehring et al.'s. Table 4's
-# numbers of parameters are in units of 10,000 and not of 1,000 (docs/etads.md).
+# numbers of parameters are in units of 10,000 and not of 1,000 (docs/experiments.md).
 #
 # As in the paper: 400 words of a document and 100 of a summary, one dictionary of 50,000 words, an output layer with a bias
 # (equation 4); Adam (0.9, 0.998) with 8,000 warm-up steps to Noam's peak, gradient norm at most 2, batches of 4,096 words,

@@ -128,7 +128,7 @@ def test_selected_sentences_are_summaries(work, selectors):
 
 
 def test_a_pointer_copies_what_is_selected(work, selectors):
-    """A summariser that hardly knows which sentence to keep writes no word of another one."""
+    """A summariser that is unsure which sentence to keep writes no word of another one."""
     run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
     options = ["--pointer", "soft", "--dropout", "0", "--lr", "2e-3", "--max-update", "60", "--save-dir", "summariser"]
     run_command(

@@ -59,7 +59,7 @@ def lines(path):
 
 
 def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
-    """Under torchrun's variables; an existing share is not made again, and one with other options is not used."""
+    """Under torchrun's variables, an existing shard is not made again, and one with other options is not used."""
     generate(run, tmp_path, "whole")
     assert len(set(lines(tmp_path / "whole"))) > 3, "all summaries are alike: the test shows little"
     said = generate(run, tmp_path, "out", "--shard", "3/3")
@@ -85,7 +85,9 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
 
 
 def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
-    """There are more shares than documents, and one document is empty."""
+    """fairseq-generate divides its documents with --num-shards and under torchrun, even with more processes than
+    batches.
+    """
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["w1 w2 w3", ""])]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, records)))
     options = ["--input", "new.jsonl"]
@@ -152,4 +154,4 @@ def test_shards_that_would_be_ignored_are_refused(run):
     command = ["fairseq-validate", str(run / "prepared" / "bin"), *PLUGIN, "--cpu", "--num-shards", "2"]
     command += ["--path", str(run / "checkpoints" / "checkpoint_last.pt")]
     output = run_command(command, cwd=run, check=False).stdout
-    assert "--num-shards 2: fairseq-validate does not divide its work by this" in output.rstrip().splitlines()[-1]
+    assert "--num-shards 2: fairseq-validate ignores it" in output.rstrip().splitlines()[-1]

@@ -151,8 +151,8 @@ class SummarizationRAML(SummarizationNLL):
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
-                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves most words "
-                "out: choose one"
+                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "
+                "words: choose one"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

@@ -260,7 +260,7 @@ class SummarizationRL(SummarizationNLL):
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not decoder_capabilities(model).shares_documents:
-            raise ValueError("--criterion summarization_rl: only for the models of this project")
+            raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws independently
         if self.baseline == "greedy":
             beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)

@@ -65,7 +65,7 @@ class Abstractor:
             raise InputError(f"{option} {checkpoint}: {error}") from None
         model: Any = models[0]
         if not decoder_capabilities(model).shares_documents:
-            raise InputError(f"{option} {checkpoint}: it is not a model of this project that writes summaries")
+            raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
         task.factors.refuse_plain_words()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()

@@ -97,7 +97,9 @@ def test_weights_trained_without_sharing_are_refused_in_words():
 
 
 def test_weights_trained_with_sharing_are_refused_in_words():
-    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, but this model is without"):
+    with pytest.raises(
+        ValueError, match="trained with --share-encoder-decoder-layers, but this model does not have this option"
+    ):
         make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
 
 

@@ -25,7 +25,7 @@ LONG = [5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45, MARK, 8, 12, MARK, MARK, 9]  
 
 
 def sharp(model):
-    """The model with strong preferences of attention and extractor."""
+    """The model, with strong preferences of attention and extractor."""
     with torch.no_grad():
         model.decoder.attention.weight.mul_(20)
         model.decoder.coverage_weight.mul_(20)
@@ -172,7 +172,7 @@ def test_padding_and_the_other_documents_do_not_count_in_the_losses():
 
 
 def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
-    """Its gradient raises beta of the sentence with the attention, and the attention to likely sentences."""
+    """Its gradient raises beta of the attended sentence, and the attention to probable sentences."""
     model = sharp(recurrent(ARCH).double()).train()
     sample = make_sample([[5, 6, 7, MARK, 8, 9, 10]], [[8, 9]])
 
@@ -263,7 +263,7 @@ def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path, cap
     [
         ({"extractor": "nowhere.pt"}, '--extractor "nowhere.pt": no such file'),
         ({"extractor": "abstractor"}, "abstractor.pt: not a checkpoint of --arch sentence_extractor"),
-        ({"restore_file": "x.pt"}, "--extractor .* and --restore-file exclude one another"),
+        ({"restore_file": "x.pt"}, "--extractor .* and --restore-file cannot be combined"),
     ],
 )
 def test_another_checkpoint_than_an_extractors_is_refused(trained, change, message):
@@ -352,7 +352,7 @@ def train(parameters, criterion, model, steps, rate, r):
 
 
 def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
-    """Stage by stage as in the paper: an extractor first, then both together, with and without that loss."""
+    """Train in stages as in the paper: first an extractor, then both together, with and without that loss."""
     torch.manual_seed(shifted(2))
     r = random.Random(shifted(3))
     sizes = {"extractor_embed_dim": 16, "extractor_hidden_size": 12, "max_sentence_words": 10, "coverage": False}

@@ -1,4 +1,4 @@
-"""etads-corpus and its like: no file, row or option is left out without a word."""
+"""etads-corpus and similar commands never ignore a file, row or option silently."""
 
 import corpora
 import pytest
@@ -73,10 +73,10 @@ def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words,said",
     [
-        (["duc", "--data", "{}", "--as-gigaword"], "--as-gigaword: goes with --docs and --models"),
+        (["duc", "--data", "{}", "--as-gigaword"], "--as-gigaword: needs --docs and --models"),
         (["sumpubmed", "--data", "{}", "--seed", "1"], "--seed 1 has no effect on JSON lines"),
         (["sumpubmed", "--data", "{}", "--test-size", "5"], "--test-size 5 has no effect on JSON lines"),
-        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: goes with CSV and TSV"),
+        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: applies only to CSV and TSV"),
         (
             ["table", "--train", "{}/train.jsonl", "--short-lead", "9"],
             "--short-lead 9 has no effect without",

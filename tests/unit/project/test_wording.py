@@ -1,4 +1,4 @@
-"""scripts/wording.py finds what slows a reader down, and nothing in code; the project has no hit."""
+"""scripts/wording.py finds wording that slows a reader down, and nothing in code; the project has no hit."""
 
 import importlib.util
 import subprocess
