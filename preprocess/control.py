@@ -216,7 +216,8 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """Write a split with control words, and its summaries unchanged; returns the names of the files.
 
     Args:
-        length, origin: length and origin that all documents ask for; 0 and "": the length and origin of each reference.
+        length, origin: length and origin requested for all documents; 0 and "": the length and origin of each
+            reference.
 
     Raises:
         InputError: files are missing or do not match, or the documents already have control words.
@@ -260,7 +261,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         help="take bins and origins from a folder that this command made for training a model",
     )
-    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
+    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: all splits in TEXT)")
     add("--length", metavar="K", type=int, help="give all documents the word of the K-th bin, counting from 1")
     add("--origin", metavar="NAME", help="give all documents the word of this origin")
     return parser

@@ -8,8 +8,8 @@ package's name stands for its source package.
 
 Output is DIR/{train,valid,test}.{source,target,package}: UTF-8, one document per line, line-aligned; .package has
 ``binary<TAB>source`` package names, which lead to authors and licence. DIR/report.json counts what was dropped, and
-why. No text is in two splits: debian_splits.py says what that means, and the command checks the finished splits before
-it writes them.
+why. No text is in two splits. debian_splits.py defines this, and the command checks the finished splits before it
+writes them.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Make a pair of every stanza; an unknown source package is guessed from the package's name."""
+    """Make a pair from every stanza; the name of an unknown source package is guessed from the package's name."""
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -213,7 +213,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Make the content of each of OUTPUTS."""
+    """Make the content of each file in OUTPUTS."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -295,7 +295,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a number is impossible or options do not go together."""
+    """Raise InputError if a number is impossible or options cannot be combined."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")

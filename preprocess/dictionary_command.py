@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
     parser.add_argument(
-        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
+        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts from which words are learned"
     )
     parser.add_argument(
         "--documents",
@@ -42,7 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         help="texts with further words that can be copied",
     )
-    parser.add_argument("--size", type=int, default=50000, help="words to learn; -1: all (default: %(default)s)")
+    parser.add_argument(
+        "--size", type=int, default=50000, help="number of words to learn; -1: all (default: %(default)s)"
+    )
     parser.add_argument(
         "--target-size", type=int, metavar="N", help="number of the --size words that can be generated (default: all)"
     )

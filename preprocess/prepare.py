@@ -1,4 +1,4 @@
-"""Convert parallel text to a directory that fairseq-train reads: the command ``etads-prepare``.
+"""Convert parallel text to a folder that fairseq-train reads: the command ``etads-prepare``.
 
 Text is tokenised, subwords are learned and applied, and the result is binarised. Tokenisers and subword models are used
 through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive``, with the options that this
@@ -139,8 +139,8 @@ def prepare(
     """Make the missing files in ``out``; returns the options for new text (see :func:`inference_options`).
 
     Args:
-        like: a prepared directory from which settings, subword model and dictionaries are taken; ``text`` may then have
-            only some of the splits.
+        like: a folder of prepared data from which settings, subword model and dictionaries are taken; ``text`` may
+            then have only some of the splits.
         given: files with subwords and a dictionary from elsewhere.
         shard: the only shard of the words to make (see :mod:`etads_preprocess.word_shards`).
 
@@ -255,7 +255,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for text that is already tokenised; "
         "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
     )
-    add("--size", type=int, help="BPE merges, SentencePiece pieces, or words kept (default: 8000)")
+    add(
+        "--size",
+        type=int,
+        help="BPE merges, SentencePiece pieces, or words kept (default: 8000)",
+    )
     add(
         "--model",
         metavar="FILE",
@@ -263,7 +267,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their numbers")
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their ids")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file of GPT-2's merges")
     add(
         "--dictionary",

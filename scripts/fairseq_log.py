@@ -341,7 +341,7 @@ def main() -> int:
 
 
 def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
-    """Run a command, write its output to a log that the caller has locked, and say how it ended.
+    """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
     Args:
         held: file descriptors of locks that the command inherits.

@@ -9,7 +9,7 @@
 #   --long              for documents longer than a model reads: train an extractor first, which picks the most probable sentences
 #                       of each document for the model; see below
 #   --words N           with --long: maximum number of words that it picks (default: 200)
-#   --prepared DIR      directory of the prepared data (default: in --out), so that models can share it; without --text
+#   --prepared DIR      folder of the prepared data (default: in --out), so that models can share it; without --text
 #                       it must exist already (scripts/prepare_*.sh make it, for example)
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: chosen by
 #                       the size of the data and the machine, and printed. See below

@@ -85,7 +85,7 @@ def finished_command(run: Path) -> List[str]:
 
 
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a training with another seed: its result would belong to neither.
+    """Refuse to continue a training with another seed, because its result would belong to neither.
 
     Raises:
         InputError: the seeds differ.

@@ -66,7 +66,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=300, help="updates of each model")
     parser.add_argument("--models", nargs="+", help="architectures (default: all)")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file of the figures; others in it are kept")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="JSON file for the figures; other figures in it are kept"
+    )
     options = parser.parse_args()
     record = {"torch": torch.__version__, "device": "cpu", "steps": options.steps, "first_scale": FIRST_SCALE}
     record["models"] = json.loads(options.out.read_text())["models"] if options.out.exists() else {}

@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint",
         metavar="FILE",
         type=Path,
-        help="checkpoint (checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt))",
+        help="checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
     )
     add("--prepared", metavar="DIR", type=Path, help="training data (default: the folder that the training used)")
     add(

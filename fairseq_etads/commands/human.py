@@ -39,8 +39,8 @@ example:
   etads-human score --key key.json sheets/*.csv
 
   Every annotator gets one sheet in two formats, CSV for a spreadsheet and a page for a browser, and fills in either.
-  Keep the key secret: it says which system each letter stands for. You can add the references as one more system. Marks
-  between sentences are not shown. - as a FILE of texts is standard input.""",
+  Keep the key secret: it tells which system each letter stands for. You can add the references as one more system.
+  Marks between sentences are not shown. - as a FILE of texts is standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")

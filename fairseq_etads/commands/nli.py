@@ -63,7 +63,7 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="train a model; the same command continues after an interruption")
     add = train.add_argument
     add("out", metavar="MODEL", type=Path, help="folder for the model")
-    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="pairs to learn from")
+    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="training pairs")
     add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
     add(
         "--vectors",

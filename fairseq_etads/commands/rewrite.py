@@ -35,7 +35,7 @@ examples:
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="model that model that selects sentences until it stops; if it selects none, the first five are rewritten",
+        help="model that selects sentences until it stops; if it selects none, the first five are rewritten",
     )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")

@@ -160,7 +160,7 @@ class _Report:
             self.say(f"{self.counts['unusual']:,} documents in total are unlike the model's training documents")
         if self.counts["truncated"]:
             self.say(
-                f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a  "
+                f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
                 "model trained by scripts/train.sh --long reads documents of any length"
             )
         if failed:

@@ -162,7 +162,7 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
     Args:
         record: settings as in prepare.json.
-        out: the prepared directory, which holds the subword model.
+        out: the folder of prepared data, which holds the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -188,7 +188,7 @@ def command_line(options: Dict[str, Any]) -> List[str]:
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Options with which fairseq treats new text like the text of a prepared directory.
+    """Options with which fairseq treats new text like the text of a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -199,10 +199,10 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
 
 
 def settings_of(prepared: Path, option: str) -> Settings:
-    """Settings of a prepared directory, which ``option`` names.
+    """Settings of a folder of prepared data, which ``option`` names.
 
     Raises:
-        InputError: the directory is incomplete, or prepare.json is damaged.
+        InputError: the folder is incomplete, or prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

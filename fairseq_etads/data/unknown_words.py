@@ -122,7 +122,7 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Warn if etads-prepare, which made this directory, found far fewer words than requested."""
+    """Warn if etads-prepare, which made this folder, found far fewer words than requested."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: training documents, one per line; the rarer a word is in them, the more it counts",
+        help="rougesal: training documents, one per line; rarer words count more",
     )
     add("--entail-model", metavar="DIR", help="entail: a folder made by etads-nli train")
 

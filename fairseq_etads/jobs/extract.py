@@ -74,7 +74,7 @@ def _way(
     labels: Path,
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Make the function that selects sentences as ``args`` say.
+    """Make the function that selects sentences according to ``args``.
 
     Args:
         labels: folder with labels.

@@ -61,7 +61,7 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Find the number of words to pick: of an extractor that is there already, or as asked, or the default.
+    """Find the number of words to pick: an existing extractor's, the requested one, or the default.
 
     Raises:
         InputError: another number is asked for than the extractor has, or its settings are damaged.

@@ -152,8 +152,8 @@ class RecurrentConfig(PointerOptions):
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "where --dropout applies, besides the readout. words: word vectors and encoder states; state: "
-            "the decoder's state after each step"
+            "help": "places where --dropout applies, in addition to the readout. words: word vectors and encoder "
+            "states; state: the decoder's state after each step"
         },
     )
     encoder_embed_path: Optional[str] = field(
@@ -314,7 +314,7 @@ class RecurrentConfig(PointerOptions):
         default=False,
         metadata={
             "needs": ("--closed-book-decoder",),
-            "help": "do not train the encoder by the closed-book decoder (a control)",
+            "help": "do not let the closed-book decoder train the encoder (a control)",
         },
     )
     source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})

@@ -81,7 +81,7 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     if trained != present:
         raise ValueError(
             f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA gives {_sizes(present)}: "
-            "give the data directory with which it was trained"
+            "give the data folder with which it was trained"
         )
 
 

@@ -37,7 +37,7 @@ class EncoderConfig(EncDecBaseConfig):
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
             "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
-            "begin at zero (0: off)",
+            "start at zero (0: off)",
         },
     )
 
@@ -51,7 +51,7 @@ class DecoderConfig(FairseqDecoderConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps begin at "
+            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps start at "
             "zero (0: off)",
         },
     )
@@ -70,8 +70,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: "
-            "near the query, with heads that start at the query and at its neighbours"
+            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: near "
+            "the query, with heads that start at the query and at its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})

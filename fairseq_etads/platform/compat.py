@@ -209,7 +209,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save``, which would retry after the remains of a failed attempt."""
+    """Wrap fairseq's ``_torch_persistent_save``, which would write its second attempt after the remains of a failed
+    one.
+    """
 
     @functools.wraps(save)
     def persistent_save(obj: Any, f: Any) -> Any:
@@ -365,7 +367,7 @@ MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, which names a class where an option is meant."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error names an option instead of a class."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:

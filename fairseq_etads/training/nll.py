@@ -47,7 +47,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "first update with the coverage loss; from update 0, training may not converge",
+            "help": "first update with the coverage loss; training may not converge if it starts at update 0",
         },
     )
     coverage_loss_ramp: int = field(
@@ -80,8 +80,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
-            "al.: 1)",
+            "help": "weight of the loss of attending to words of sentences that this extractor finds improbable (Hsu "
+            "et al.: 1)",
         },
     )
     inconsistency_top: int = field(

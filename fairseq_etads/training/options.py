@@ -73,7 +73,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "where --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
+            "help": "if --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(

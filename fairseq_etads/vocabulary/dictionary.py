@@ -68,7 +68,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
         if trained not in (None, found):
             raise ValueError(
                 f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
-                f"checkpoint was trained with ({trained}): give the data directory with which it was trained, or make "
+                f"checkpoint was trained with ({trained}): give the data folder with which it was trained, or make "
                 "the data with its dictionary (etads-prepare --like)"
             )
 

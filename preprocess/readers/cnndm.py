@@ -1,4 +1,4 @@
-"""CNN/Daily Mail: directories of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
+"""CNN/Daily Mail: folders of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
 
 import argparse
 import hashlib

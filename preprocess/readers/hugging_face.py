@@ -54,8 +54,7 @@ piece is split by --split."""
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
         """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
 
-        Raises:
-            InputError: the data set has no such splits, or --split is given for a set that has several.
+        Raises: InputError: the data set has no such splits, or --split is given for a set that already has several.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}

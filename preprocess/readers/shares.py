@@ -28,8 +28,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="shares of --input, such as 80/10/10. A hash of the document decides the split of a row: equal "
-        "documents are in one split, and adding rows moves no others (default: {DEFAULT_SHARES})",
+        help="shares of --input, such as 80/10/10. A hash of the document determines the split of a row: equal "
+        f"documents are in one split, and adding rows does not move others (default: {DEFAULT_SHARES})",
     )
     add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
 

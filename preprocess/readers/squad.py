@@ -22,7 +22,7 @@ FILES = {"train": "train", "valid": "dev"}
 
 
 class Sentence(NamedTuple):
-    """A sentence with its answers, its place, and its fault, if any."""
+    """A sentence with its answers, its place, and an error, if any."""
 
     text: str
     answers: List[str]
@@ -88,7 +88,9 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """Yield the sentences of a paragraph with an answer, or a part of one; a damaged paragraph yields its fault."""
+    """Yield the sentences of a paragraph that contain an answer, or a part of one; a damaged paragraph yields its
+    error.
+    """
     try:
         context, spans = paragraph["context"], _spans(paragraph)
         if not isinstance(context, str):

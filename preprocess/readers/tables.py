@@ -110,7 +110,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             "--delimiter",
             metavar="CHAR",
             help='for CSV and TSV: separator of cells, a character or "tab" (default: the one of comma, tab, semicolon '
-            "and bar with which the header has the columns)",
+            "and bar for which the header has the columns)",
         )
         add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
         add(
@@ -145,9 +145,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
         """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
 
-        Raises:
-            InputError: the header has them with no delimiter; the message is about the delimiter that yields the most
-                columns.
+        Raises: InputError: no delimiter gives a header with them; the message is about the delimiter that gives the
+        most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []

@@ -23,7 +23,7 @@ RECURRENT += ["--log-format", "simple", *TRAIN]
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
-    """Two data directories with one dictionary, as --task summarization takes them: a:b, alternating by epoch."""
+    """Two data folders with one dictionary, as --task summarization takes them: a:b, alternating by epoch."""
     folder = tmp_path_factory.mktemp("parts")
     for number, name in enumerate("ab"):
         (folder / name).mkdir()
@@ -171,7 +171,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
             ["--ddp-backend", "fully_sharded", "--update-freq", "2"],
             "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch",
         ),
-        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 on are more"),
+        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 exceed this"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(options, message, parts, tmp_path):

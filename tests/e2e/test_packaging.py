@@ -301,4 +301,4 @@ def test_only_what_is_committed_is_released(repository, tmp_path):
     script = repository()
     (script.parents[1] / "forgotten.py").write_text("")
     result = run_command([str(script), "--check"], cwd=tmp_path, check=False)
-    assert result.returncode == 2 and "not committed" in result.stdout
+    assert result.returncode == 2 and "uncommitted" in result.stdout

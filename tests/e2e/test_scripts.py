@@ -61,7 +61,7 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a folder']),
         (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),
         (["train.sh", "--text"], ["--text needs a value"]),
-        (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: nothing prepared there"]),
+        (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: no prepared data there"]),
         (["generate.sh", "--run", "nowhere", "--output", "x"], ["--run nowhere: no prepared data"]),
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),

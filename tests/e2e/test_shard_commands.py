@@ -85,9 +85,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
 
 
 def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
-    """fairseq-generate divides its documents with --num-shards and under torchrun, even with more processes than
-    batches.
-    """
+    """There are more shards than documents, and one document is empty."""
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["w1 w2 w3", ""])]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, records)))
     options = ["--input", "new.jsonl"]
@@ -134,7 +132,8 @@ def fairseq_generate(run, *options, anew=False, **variables):
 
 
 def test_fairseq_generate_divides_the_documents(run, tmp_path):
-    """It does so with --num-shards and under torchrun, even with more processes than batches."""
+    """fairseq-generate divides its documents with --num-shards and under torchrun, even with more processes than
+    batches."""
     whole = hypotheses(fairseq_generate(run))
     shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
     assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)

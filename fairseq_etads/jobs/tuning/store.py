@@ -107,7 +107,7 @@ class TrialStore:
 
 
 def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
-    """First line of a file without the version of the project that began it."""
+    """First line of a file, without the version of the project that started it."""
     settings = head.get("settings")
     if not isinstance(settings, dict):
         return head

@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
     Attributes:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: the data directory of its training.
+        data: the data folder of its training.
         text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
         extra_files: name in the folder -> file to copy.

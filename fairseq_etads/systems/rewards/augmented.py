@@ -40,7 +40,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
+            "help": "temperature (tau): larger values edit the references more; values near 0 do not edit them",
         },
     )
     raml_samples: int = field(

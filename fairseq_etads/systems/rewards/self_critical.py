@@ -50,7 +50,7 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         default=IDF,
         metadata={
             "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
-            "checkpoint of a tagger (--arch word_tagger), for the probability of each word in its sentence"
+            "checkpoint of a tagger (--arch word_tagger), which gives the probability of each word in its sentence"
         },
     )
     entail_model: Optional[str] = field(

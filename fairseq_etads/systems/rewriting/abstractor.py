@@ -37,7 +37,7 @@ class Abstractor:
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
-        data: the binarised data directory, with the dictionary of the training.
+        data: the folder of binarised data, with the dictionary of the training.
         option: the option that named the checkpoint.
         device: device for computing.
         beam: beam size; 1 is greedy.

@@ -98,7 +98,7 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         "--subset nix: ": [str(folder), "--subset", "nix"],
         "--max-tokens 0: choose 1 or more": [str(folder), "--max-tokens", "0"],
         "it has no checkpoints/checkpoint_last.pt": [str(folder), "--checkpoint", "last"],
-        f"--prepared {tmp_path}: it has no bin": [str(folder), "--prepared", str(tmp_path)],
+        f"--prepared {tmp_path}: has no folder bin": [str(folder), "--prepared", str(tmp_path)],
     }
     for message, arguments in cases.items():
         assert likelihood.main(arguments) == 2

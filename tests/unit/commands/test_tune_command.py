@@ -150,7 +150,7 @@ def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
         (["d.txt", "empty.txt"], {}, "REFERENCES empty.txt: empty"),
         (["empty.txt", "r.txt"], {}, "DOCUMENTS empty.txt: empty"),
         (["d.txt", "blank.txt"], {}, "no document and its reference both have words"),
-        (["d.txt"], {}, "REFERENCES are missing: d.txt has lines"),
+        (["d.txt"], {}, "REFERENCES are missing: d.txt has plain lines"),
         (["no.txt", "r.txt"], {}, "DOCUMENTS no.txt: no such file"),
         (["model", "r.txt"], {}, "DOCUMENTS model: is a folder; give a file"),
         (["-", "r.txt"], {}, "DOCUMENTS -: must be a file"),

@@ -94,7 +94,7 @@ def test_impossible_ranges_are_refused(name, text, message):
         (["lenpn"], {}, {}, r"there is no decoding option lenpn; did you mean lenpen\?"),
         (["lenpen"], {"beem": "1"}, {}, r"there is no decoding option beem; did you mean beam\?"),
         (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; set it in etads-export"),
-        (["unkpen"], {}, {}, "--search unkpen: which values\\? give --range unkpen=LOW:HIGH"),
+        (["unkpen"], {}, {}, "--search unkpen: its range is missing; give --range unkpen=LOW:HIGH"),
         (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
         ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),
         (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect with --exact-length"),
@@ -223,7 +223,7 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
         with pytest.raises(InputError, match=r"trials\.jsonl: another process is writing it"):
             TrialStore(path, {"model": "a", "--seed": 1})
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"made with another model and --seed; name another folder"):
+    with pytest.raises(InputError, match=r"trials used another model and --seed; name another folder"):
         TrialStore(path, {"model": "b", "--seed": 2})
     assert path.read_bytes() == before
     for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
@@ -243,7 +243,7 @@ def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
     with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
         assert store.trials == [{"number": 0}]
     assert TrialStore.peek(path)[0] == {"model": "a", VERSION: "0.1"}
-    with pytest.raises(InputError, match=r"made with another model; name"):
+    with pytest.raises(InputError, match=r"trials used another model; name"):
         TrialStore(path, {"model": "b", VERSION: "0.2"})
 
 

@@ -23,20 +23,20 @@ def folder(tmp_path):
 def test_half_a_pair_of_gigaword_is_named(folder, tmp_path, capsys):
     raw = folder("train.article.txt", "train.titel.txt", "input.txt", "task1_ref0.txt")
     error = refused(tmp_path, capsys, "gigaword", "--data", raw)
-    assert "train.article.txt is there, and train.title.txt is not" in error
+    assert "train.article.txt exists, but train.title.txt does not" in error
 
 
 @pytest.mark.parametrize("kind", ["gigaword", "duc"])
 def test_a_gap_in_the_references_is_named(folder, tmp_path, capsys, kind):
     raw = folder("input.txt", "task1_ref0.txt", "task1_ref1.txt", "task1_ref3.txt")
-    assert "task1_ref3.txt is there, and task1_ref2.txt is not" in refused(tmp_path, capsys, kind, "--data", raw)
+    assert "task1_ref3.txt exists, but task1_ref2.txt does not" in refused(tmp_path, capsys, kind, "--data", raw)
 
 
 def test_two_files_for_one_split_are_refused(folder, tmp_path, capsys):
     raw = folder("train.jsonl", "dev.jsonl", "valid.jsonl", text=PAIR)
     for kind in ("sumpubmed", "scitldr"):
         error = refused(tmp_path, capsys, kind, "--data", raw)
-        assert "dev.jsonl and valid.jsonl are both valid: take one away" in error
+        assert "dev.jsonl and valid.jsonl are both valid: remove one" in error
 
 
 def test_articles_of_one_number_are_refused_and_zeros_kept(folder, tmp_path, capsys):

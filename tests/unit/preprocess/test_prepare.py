@@ -222,7 +222,7 @@ def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
     with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn this number"):
         prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
     (text / "test.target").unlink()
-    with pytest.raises(InputError, match=r"has no file test\.target; it must hold train\.source"):
+    with pytest.raises(InputError, match=r"has no file test\.target; it must contain train\.source"):
         prepare(text, tmp_path / "out", "bpe", 10, True, 1)
 
 

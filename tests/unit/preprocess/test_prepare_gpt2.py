@@ -52,7 +52,7 @@ def refused(arguments, capsys):
 def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
     main(given)
     out = tmp_path / "out"
-    (tmp_path / "encoder.json").unlink()  # the prepared directory has all files that new text needs
+    (tmp_path / "encoder.json").unlink()  # the folder of prepared data has all files that new text needs
     (tmp_path / "vocab.bpe").unlink()
     moved = out.rename(tmp_path / "moved")
     options = options_as_fairseq_reads_them(moved)
@@ -145,7 +145,7 @@ def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
         ("encoder.json", lambda text: text[:-5], "--gpt2-encoder-json .*: not JSON"),
         ("encoder.json", lambda text: "[1]", "not an object with an id for each piece"),
         ("encoder.json", lambda text: text.replace(": 7,", ": 8,"), "two pieces have the same id"),
-        ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "no number for 1 pieces of the second, .*'A'"),
+        ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "no id for 1 pieces of the second, .*'A'"),
         ("vocab.bpe", lambda text: text + "q u\n", "do not belong together: .*'qu'"),
         ("vocab.bpe", lambda text: text + "three in line\n", "vocab.bpe: line 10 is not a merge"),
     ],

@@ -14,7 +14,7 @@ main = as_program(main)
 
 
 def run(tmp_path, *arguments, jobs=1):
-    """Run the command; returns the directory and the report."""
+    """Run the command; returns the folder and the report."""
     out = tmp_path / "text"
     main([*map(str, arguments), "--out", str(out), "--jobs", str(jobs)])
     return out, json.loads((out / "report.json").read_text(encoding="utf-8"))
