@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#summaries[@]} -gt 0 ] || die "--summaries is missing; see --help"
 [ -n "$references" ] || die "--references is missing; see --help"
-[ -z "$lead" ] || [ -n "$documents" ] || die "--lead $lead: needs --documents, whose first words it scores"
+[ -z "$lead" ] || [ -n "$documents" ] || die "--lead $lead: needs --documents, because it scores their first words"
 lead=${lead:-8}
 need_integer --lead "$lead"
 [[ $show =~ ^[0-9]+$ ]] || die "--show $show: choose a whole number"

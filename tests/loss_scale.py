@@ -64,7 +64,7 @@ def scales(arch, count, first=FIRST_SCALE):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=300, help="updates of each model")
+    parser.add_argument("--steps", type=int, default=300, help="number of updates for each model")
     parser.add_argument("--models", nargs="+", help="architectures (default: all)")
     parser.add_argument(
         "--out", type=Path, required=True, help="JSON file for the figures; other figures in it are kept"

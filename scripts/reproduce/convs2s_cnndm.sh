@@ -24,8 +24,8 @@
 # rate 0.2, gradient norm at most 0.1, the rate falls to a tenth after an epoch without a better validation loss.
 # Deviations: no control words for entities, no self-attention in the decoder; output layer of 256, batches of 32, 100 tokens of
 # a summary in training, beam 5 and at most 120 tokens are ours; the training ends below a rate of 1e-4; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, those of the settings
-# in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the settings' scores in
+# DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -42,7 +42,7 @@ go_on() {
         --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" "$@"
 }
 
-# train_row ROW SEED: train the row, and first base if the row starts from it.
+# train_row ROW SEED: train the row, after training base if the row starts from it.
 train_row() {
     local row=$1 seed=$2
     case $row in

@@ -29,7 +29,7 @@
 # three words with the most attention, best ROUGE-L of greedy summaries of validation documents. Gradient norm at most 2
 # throughout; beam 4, 35 to 120 words.
 # Deviations: the text comes from scripts/prepare_cnndm.sh, with a mark between sentences, which the abstractor reads and belongs to
-# the sentence before it; extracts are detokenised and prepared again; validation ROUGE is that of 200 documents, also at the
+# the sentence before it; extracts are detokenised and prepared again; validation ROUGE covers 200 documents, also at the
 # end of each epoch; never writes <unk>.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the extractor's AUC and
 # F1 in DIR/extractor-SEED/report.json.

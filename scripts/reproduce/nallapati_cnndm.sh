@@ -19,8 +19,8 @@
 # As in the paper: width 200, vectors of 100, 800 words of a document and 100 of a summary, batches of 50 sorted within every
 # ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
 # words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
-# Deviations: text that is not anonymised; one dictionary of 150,000 words, of which the 60,000 most frequent of summaries can be
-# generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
+# Deviations: text that is not anonymised; one dictionary of 150,000 words, where only the 60,000 most frequent words of summaries
+# can be generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
 # (docs/recurrent.md explains why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
 # output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), documents of full length from the first step, and
 # never writes <unk>.

@@ -37,8 +37,8 @@
 # because it is trained to write it for words that cannot be copied (docs/experiments.md). Deviations: the paper's rate of 0.001 is
 # ignored (docs/recurrent.md explains why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch;
 # the row with a pointer has one dictionary, in which the words of titles take the place of the rarest of articles, and the paper's
-# 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits are those of the
-# data, not the paper's random 2,000 pairs.
+# 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits come from the data,
+# not from the paper's random 2,000 pairs.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

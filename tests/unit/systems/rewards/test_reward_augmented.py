@@ -1,4 +1,4 @@
-"""summarization_raml: drawing and weights, against enumeration and loops; what the model learns."""
+"""summarization_raml: sampling and weights against enumeration and loops, and learning."""
 
 import math
 from collections import Counter
