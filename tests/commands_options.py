@@ -1,17 +1,17 @@
-"""Entries of tests/unit/commands/test_every_option.py: a cheap run of each option of each command."""
+"""Entries of tests/unit/commands/test_every_option.py: a cheap run for each option of each command."""
 
 import json
 from typing import Dict, NamedTuple, Optional, Sequence, Union
 
 
 class Entry(NamedTuple):
-    """The run of an option.
+    """A run that uses an option.
 
     Attributes:
-        base: words of the command without the option, with what it needs.
-        run: words that are added, the option among them.
+        base: words of the command without the option, but with its requirements.
+        run: words to add, including the option.
         refused: part of the message, if the option is refused there.
-        make: commands that are run before.
+        make: commands to run before.
         same_as: another command with the same option, which has the entry.
         tested_in: the test file of a command that is too slow here.
     """

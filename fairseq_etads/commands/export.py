@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint",
         metavar="FILE",
         type=Path,
-        help="checkpoint (checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt))",
+        help="checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
     )
     add("--prepared", metavar="DIR", type=Path, help="training data (default: the folder that the training used)")
     add(
@@ -89,7 +89,9 @@ def _checkpoint(args: argparse.Namespace) -> Path:
             raise InputError(f"--checkpoint {args.checkpoint}: no such file")
         return Path(args.checkpoint)
     if not args.run.is_dir():
-        raise InputError(f"RUN {args.run}: no such folder; name what scripts/train.sh or scripts/quickstart.sh made")
+        raise InputError(
+            f"RUN {args.run}: no such folder; name the output folder of scripts/train.sh or scripts/quickstart.sh"
+        )
     found = _best_of(args.run)
     if found is None:
         raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
@@ -197,12 +199,12 @@ def main(args: argparse.Namespace) -> None:
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
-        print(f"with the extractor of this run, {extractor_run}: documents of any length are read whole")
+        print(f"including the extractor of this run, {extractor_run}: the model reads documents of any length")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
     if by_texts:
         shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
-        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
+        print(f"default lengths, from the training summaries: {shown}")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _way(
     labels: Path,
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Make the function that selects sentences as ``args`` say.
+    """Make the function that selects sentences according to ``args``.
 
     Args:
         labels: folder with labels.
@@ -97,7 +97,7 @@ def _way(
         return lead if args.by == "lead" else oracle
     file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
-        raise InputError(f"--selection: {file.path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
+        raise InputError(f"--selection: {file.path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
 
     def values(number: int, tokens: List[str]) -> List[Optional[float]]:
         return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
@@ -173,7 +173,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
             found.setdefault(int(match.group(1)), []).extend(sentences)
     if sorted(found) != list(range(documents)):
         raise InputError(
-            f"--hypotheses {path}: it has hypotheses of {len(found):,} documents, and DATA has {documents:,}"
+            f"--hypotheses {path}: contains hypotheses for {len(found):,} documents, but DATA has {documents:,}"
         )
     return found
 
@@ -208,7 +208,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
     """Make the function that selects the sentences in a file of labels; raises InputError if it does not fit."""
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
-        raise InputError(f"--labels: {path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
+        raise InputError(f"--labels: {path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
     if file.header.get("kind") == "distribution":
         raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
 

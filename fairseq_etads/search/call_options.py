@@ -115,7 +115,7 @@ def _unknown(name: str) -> str:
     written = name if isinstance(name, str) else repr(name)
     close = difflib.get_close_matches(str(name), OPTIONS, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
-    return f"there is no option {written} of decoding{meant} There are {', '.join(OPTIONS)}"
+    return f"there is no decoding option {written}{meant} Choose from {', '.join(OPTIONS)}"
 
 
 def _refusal(name: str, value: Any) -> str:

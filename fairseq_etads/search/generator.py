@@ -222,7 +222,7 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
     if rows:
         numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
         logger.warning(
-            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; the "
+            f"{len(rows)} document(s) (numbers {numbers}): every summary allowed by the options has probability 0; the "
             "result has score -inf"
         )
 
@@ -241,7 +241,7 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects one of the available dtypes, here the model's own
-        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other dtypes")
+        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")
     return None
 
 

@@ -153,7 +153,7 @@ class DecodingOptions:
 
 @dataclass
 class FairseqOptions:
-    """fairseq's own decoding options, if this project says more about them than fairseq."""
+    """fairseq's own decoding options for which this project declares more than fairseq."""
 
     beam: int = _option(5, "beam size", bounds=SIZE, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
     min_len: int = _option(1, "minimum number of tokens of a summary", excludes={"--exact-length": ""}, least_in_call=0)

@@ -186,7 +186,7 @@ class Summarizer:
         """
         for name, value in (("text", text), ("summary", summary)):
             if not isinstance(value, str) and not (value is None and name == "summary"):
-                raise TypeError(f"{name} is of the type {type(value).__name__}, not str")
+                raise TypeError(f"{name} is of type {type(value).__name__}, not str")
         if summary is None:
             return self.summarize(text, **decoding).explain()
         if decoding:
@@ -267,7 +267,7 @@ class Summarizer:
         """Tokenise a text; None if there is nothing to search for, and the result is known."""
         try:
             if not isinstance(text, str):
-                raise TypeError(f"text number {number} (from 0) is of the type {type(text).__name__}, not str")
+                raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
             document = self._texts.read(number, text)
         except Exception as error:
             if not keep:
@@ -364,7 +364,7 @@ class Summarizer:
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
     """Raise TypeError if ``texts`` is not several texts, and InputError if a number is not 1 or more."""
     if isinstance(texts, (str, bytes)):
-        raise TypeError("stream takes several texts; summarize() also takes one")
+        raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
             raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")

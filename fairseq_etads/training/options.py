@@ -73,7 +73,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "where --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
+            "help": "if --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(
@@ -291,4 +291,4 @@ def _refuse_unknown(args: Any) -> None:
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
         known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))
-        raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")
+        raise ValueError(f"there is no decoding option {', '.join(unknown)}; choose from {known}")

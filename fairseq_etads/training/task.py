@@ -66,7 +66,7 @@ class SummarizationTask(FairseqTask):
 
     Raises:
         ValueError: an option has an impossible value.
-        FileNotFoundError: the data directory, a dictionary or a split is missing.
+        FileNotFoundError: the data folder, a dictionary or a split is missing.
         InputError: a file of the data does not match SHA256SUMS.
     """
 
@@ -96,27 +96,26 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
-        """Find the data directory and load its dictionaries."""
+        """Find the data folder and load its dictionaries."""
         if not cfg.data:
-            raise ValueError("no data directory given: name the one that fairseq-preprocess or etads-prepare made")
+            raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]
         if not os.path.isdir(directory):
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" does not exist; '
-                "make it with etads-prepare or fairseq-preprocess"
+                f'the data folder (DATA) "{directory}" does not exist; make it with etads-prepare or fairseq-preprocess'
             )
         if cfg.source_lang is None or cfg.target_lang is None:
             cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
+                f'the data folder (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
                 "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
         paths = [os.path.join(directory, f"dict.{side}.txt") for side in (cfg.source_lang, cfg.target_lang)]
         for path in paths:
             if not os.path.isfile(path):
                 name = os.path.basename(path)
-                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
+                raise FileNotFoundError(f'the data folder (DATA) "{directory}" has no dictionary {name}')
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
@@ -134,7 +133,9 @@ class SummarizationTask(FairseqTask):
                 tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
-            logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+            logger.info(
+                f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} that can only be copied"
+            )
         task = cls(cfg, src_dict, tgt_dict)
         task.data_checks = checks
         return task
@@ -297,9 +298,9 @@ class SummarizationTask(FairseqTask):
         """Load one split, truncated."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
-            paths = paths[:1]  # validation and test data are only in the first directory
+            paths = paths[:1]  # validation and test data are only in the first folder
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # check every directory now, not when a later epoch reads it
+        for path in paths:  # check every folder now, not when a later epoch reads it
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -402,9 +403,7 @@ class SummarizationTask(FairseqTask):
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
             if getattr(args, "lm_path", None) and "lm_model" not in options:
-                raise ValueError(
-                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
-                )
+                raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
         prepare_for_search(models, args)
         generator = super().build_generator(
             models,

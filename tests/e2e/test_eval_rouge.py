@@ -72,7 +72,7 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
 
 
 def test_two_workers_log_the_same_figures(corpus, tmp_path):
-    """One update with the learning rate 0 keeps the model the same in both. 37 documents make uneven batches."""
+    """Both have the same model after one update with the learning rate 0. The 37 documents make uneven batches."""
     data = corpus / "bin"
     options = ["--eval-rouge", "--eval-rouge-samples", "33", "--max-update", "1", "--valid-subset", "test"]
     options += ["--max-tokens-valid", "60", "--validation-samples", "20", *BEST]

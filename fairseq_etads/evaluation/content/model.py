@@ -114,7 +114,7 @@ class ContentModel(NamedTuple):
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
         rows = stored["counts"].tolist()
         if len(grams) != len(rows):
-            raise ValueError("numbers of items differ")
+            raise ValueError("lists of different lengths")
         counts = {(gram, count): (documents, summaries) for gram, (count, documents, summaries) in zip(grams, rows)}
         base = {(int(order), int(count)): value for order, count, value in stored["base"].tolist()}
         return cls(Priors(counts, base), networks, float(stored["length"]))

@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
     Attributes:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: the data directory of its training.
+        data: the data folder of its training.
         text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
         extra_files: name in the folder -> file to copy.
@@ -125,8 +125,9 @@ def _check_extractor(source: Source, model: Any) -> None:
     """Raise InputError if the model needs an extractor and gets none."""
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
         raise InputError(
-            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor makes "
-            "of raw text: name its run with --extractor"
+            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an "
+            "extractor computes "
+            "from raw text: name its run with --extractor"
         )
 
 
@@ -139,8 +140,7 @@ def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
     model, cfg, task = _load(source, "--extractor")
     if not isinstance(model, SentenceExtractor):
         raise InputError(
-            f"--extractor {source.checkpoint}: is no extractor of sentences (--arch pooled_extractor, "
-            "sentence_extractor)"
+            f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
         )
     tensors, shared = stored_form(model.state_dict(), dtype)
     config = FolderConfig(
@@ -287,7 +287,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():
         if not torch.equal(loaded[name].to(tensor.dtype), tensor):
-            raise InputError(f"{folder / WEIGHTS}: {name} was not written as it is; is the disk failing? {ADVICE}")
+            raise InputError(f"{folder / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}")
 
 
 def versions() -> Dict[str, Any]:

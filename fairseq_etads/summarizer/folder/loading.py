@@ -137,9 +137,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         InputError: a dictionary is damaged or does not belong to the model.
     """
     if os.pathsep in str(folder):
-        raise InputError(
-            f"{folder}: fairseq would take this for two paths, because of the {os.pathsep} in it; rename it"
-        )
+        raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
     # fairseq would take these values from other parts of its configuration.
@@ -162,7 +160,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     # The error comes from fairseq, torch or OmegaConf, whichever reads the invalid option first.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{folder / CONFIG}: its options do not give a model ({reason}). {ADVICE}") from None
+        raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
     return model
 
 

@@ -40,7 +40,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
+            "help": "temperature (tau): larger values edit the references more; values near 0 do not edit them",
         },
     )
     raml_samples: int = field(
@@ -151,8 +151,8 @@ class SummarizationRAML(SummarizationNLL):
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
-                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves most words "
-                "out: choose one"
+                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "
+                "words: choose one"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

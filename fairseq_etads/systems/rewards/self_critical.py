@@ -49,7 +49,7 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         default=IDF,
         metadata={
             "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
-            "checkpoint of a tagger (--arch word_tagger), for the probability of each word in its sentence"
+            "checkpoint of a tagger (--arch word_tagger), which gives the probability of each word in its sentence"
         },
     )
     entail_model: Optional[str] = field(
@@ -259,7 +259,7 @@ class SummarizationRL(SummarizationNLL):
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not decoder_capabilities(model).shares_documents:
-            raise ValueError("--criterion summarization_rl: only for the models of this project")
+            raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws independently
         if self.baseline == "greedy":
             beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)

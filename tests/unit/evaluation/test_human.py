@@ -125,7 +125,7 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
 
 
 def filled(tmp_path, change=lambda rows: rows, delimiter=",", encoding="utf-8"):
-    """A key and a sheet on which every summary of system k (in SYSTEMS) got k + 2, read back after ``change``."""
+    """A key and a sheet read back after ``change``, in which each summary of system k (in SYSTEMS) is rated k + 2."""
     key = make_key(4, SYSTEMS, 2, 2, 2, seed=1)
     outputs = {name: [f"{name} says {i}" for i in range(4)] for name in SYSTEMS}
     paths = []
@@ -324,7 +324,7 @@ def test_command_refuses_what_is_no_key_or_sheet(texts, tmp_path, capsys):
     for inside in ("k.json", "deeper/still/k.json"):
         out, key = tmp_path / "s", tmp_path / "s" / inside
         assert main(["make", *texts, "--items=2", f"--out={out}", f"--key={key}"]) == 2
-        assert "choose a place outside" in capsys.readouterr().err and not out.exists()
+        assert "choose a path outside" in capsys.readouterr().err and not out.exists()
     key, paths = filled(tmp_path)
     (tmp_path / "key").write_text(json.dumps(key))
     paths[0].write_text("a,b\n1,2\n")

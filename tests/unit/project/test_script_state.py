@@ -1,4 +1,4 @@
-"""scripts/once.py, train_once.py and fairseq_summaries.py: what is done already is told by contents, not by times."""
+"""scripts/once.py, train_once.py and fairseq_summaries.py decide by contents, not by times, what is already done."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def run(script, *words, cwd):
 
 
 def once(cwd, code, *words):
-    """Runs the code unless ``out`` is made, from ``in`` and the folder ``data``; returns how often it was run."""
+    """Run the code unless ``out`` has been made from ``in`` and the folder ``data``; returns the number of runs."""
     count = f"open('count', 'a').write('x'); {code}"
     options = ["--makes", "out", "--reads", "in", "data", *words, "--", sys.executable, "-c", count]
     result = run("once.py", *options, cwd=cwd)
@@ -78,7 +78,7 @@ def test_no_script_compares_times(script):
 
 
 def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
-    """Times do not count: the text that changes is older than the model."""
+    """Times do not count: the changed text is older than the model."""
     (tmp_path / "text").mkdir()
     (tmp_path / "etads-nli").write_text(
         '#!/bin/sh\necho "$1" >> count\nmkdir -p nli/pairs nli/model\ncase $1 in\n'
@@ -106,7 +106,7 @@ def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
 
 @pytest.fixture
 def train(tmp_path):
-    """Trains with a stand-in for fairseq-train, which says so in ``count``; returns the process."""
+    """Train with a stand-in for fairseq-train that counts its calls in ``count``; returns the process."""
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
     (tmp_path / "fairseq-train").write_text(
@@ -130,16 +130,18 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
     assert "a training with other options" in said and "     > --lr\n     > 2\n" in said and train.count() == 2
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 2}')
     result = train("--seed", "1", "--lr", "2")
-    assert result.returncode == 2 and "trained with other data, which were at" in result.stderr and train.count() == 2
+    assert result.returncode == 2 and "trained with other data, at" in result.stderr and train.count() == 2
 
 
 def test_a_training_is_not_continued_with_another_seed(train, tmp_path):
-    """It used to end with the weights of the first seed, and to be recorded as a training with the second."""
+    """It used to keep the weights of the first seed, recorded as a training with the second."""
     train("--lr", "1")
     record = (tmp_path / "run" / "training.json").read_text()
     for options in (["--seed", "2"], ["--seed=2"]):
         result = train("--lr", "1", *options)
-        assert result.returncode == 2 and "--seed 2: run holds a training with --seed 1; name another" in result.stderr
+        assert (
+            result.returncode == 2 and "--seed 2: run contains a training with --seed 1; name another" in result.stderr
+        )
     assert train.count() == 1 and (tmp_path / "run" / "training.json").read_text() == record
     assert "seed" not in train("--lr", "2", "--seed", "1").stderr.split("other options")[0] and train.count() == 2
     (tmp_path / "run" / "checkpoints" / "checkpoint_last.pt").unlink()

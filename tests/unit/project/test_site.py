@@ -1,4 +1,6 @@
-"""The site of docs/ and the Dockerfile: a strict build, links, nothing from other servers; files and options exist."""
+"""The website of docs/ and the Dockerfile: a strict build, links, nothing from other servers; files and options
+exist.
+"""
 
 import json
 import os
@@ -104,7 +106,7 @@ def build(folder, out):
     ],
 )
 def test_broken_links_and_unlisted_pages_are_errors(page, words, tmp_path):
-    """In a small clone, with the settings of the real one that decide about it."""
+    """In a small clone, with the relevant settings of the real one."""
     pytest.importorskip("mkdocs", reason="the site is built on Python 3.11 or newer")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "docs").mkdir()
@@ -141,7 +143,7 @@ def test_the_readme_is_one_screen_with_one_picture():
 
 
 def dockerfile():
-    """(instruction, arguments) of each, with continued lines joined."""
+    """The instruction and arguments of each line, with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
 
