@@ -1,10 +1,11 @@
 """The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
 
+import contextlib
 import filecmp
 import logging
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -22,6 +23,7 @@ from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
+from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
 from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
 from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
@@ -280,6 +282,15 @@ class SummarizationTask(FairseqTask):
         if self._summaries is not None:
             logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
+
+    @contextlib.contextmanager
+    def without_summaries(self) -> Iterator[Sequence[str]]:
+        """Validate without generating summaries inside the block; yields the names of the metrics left out."""
+        summaries, self._summaries = self._summaries, None
+        try:
+            yield METRICS if self.cfg.eval_rouge else ()
+        finally:
+            self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
         """Restrict a batch to target words that a model from outside this project can produce."""
