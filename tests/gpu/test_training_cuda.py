@@ -27,6 +27,7 @@ RL = {"rewards": "rougeL", "rl_weight": 0.5, "rl_max_len": 6}
 SELECTED = {"hierarchical_attention": True, "encoder_by_sentence": True, "sentence_selector": True, "rnn_cell": "lstm"}
 MECHANISMS = {
     "pointer": ("etads", SMOOTHED, {"pointer": "soft"}),
+    "flex": ("etads", SMOOTHED, {"attention_kernel": "flex", "encoder_attention_heads": 2}),
     "switch": ("etads", SMOOTHED, {"pointer": "switch", "pointer_continue": True}),
     "saliency slope": ("etads", None, {"saliency_gate": "open"}),
     "coverage": ("es_transformer", COVERED, {"pointer": "soft"}),
