@@ -115,7 +115,8 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1))
     model.save(run / FILE)
-    yield f"{run / FILE}: {len(model.kept()):,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
+    kept = len(model.kept())
+    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
     area = validation_area(run, folder)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
