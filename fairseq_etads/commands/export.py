@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..evaluation.content.model import FILE as CONTENT
 from ..jobs.recipe_choice import decoding_of
 from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
@@ -66,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
         "scripts/shorten.sh or etads-shorten); the model folder then shortens long documents itself (default: the "
         "extractor in RUN or with its prepared data, if there is one; none: no extractor)",
     )
+    add(
+        "--content",
+        metavar="RUN",
+        help="run of an extractor with the content model of etads-content, by which the folder chooses the sentences "
+        "of summaries unless --choose says otherwise (default: the one in the extractor's run, if there is one; none: "
+        "no content model)",
+    )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
     card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
@@ -118,8 +126,31 @@ def _picking(run: Path) -> Picking:
     return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
 
 
-def _extractor(run: Path, make: Callable[..., Any]) -> Any:
+def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
+    """Find the file of the content model: in the run that is given, or in the extractor's.
+
+    Raises:
+        InputError: there is no such file, or no extractor, by which probabilities it predicts.
+    """
+    if args.content == "none":
+        return None
+    if args.content is None:
+        return extractor / CONTENT if extractor is not None and (extractor / CONTENT).is_file() else None
+    path = Path(args.content) / CONTENT
+    if extractor is None:
+        raise InputError(
+            f"--content {args.content}: needs the extractor of its training: name its run with --extractor"
+        )
+    if not path.is_file():
+        raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
+    return path
+
+
+def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
     """Collect the inputs of the extractor's folder; ``make`` is :class:`~.summarizer.folder.export.Source`.
+
+    Args:
+        content: file of the content model.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
@@ -127,7 +158,8 @@ def _extractor(run: Path, make: Callable[..., Any]) -> Any:
     checkpoint, prepared = _best_of(run), prepared_of(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
-    return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
+    extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
+    return make(checkpoint, prepared / "bin", prepared_options(prepared), extra)
 
 
 def _report(path: Path) -> Dict[str, Any]:
@@ -139,7 +171,9 @@ def _report(path: Path) -> Dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _card_info(args: argparse.Namespace, prepared: Path, extractor: Optional[Path]) -> CardInfo:
+def _card_info(
+    args: argparse.Namespace, prepared: Path, extractor: Optional[Path], content: Optional[Path]
+) -> CardInfo:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
@@ -151,6 +185,7 @@ def _card_info(args: argparse.Namespace, prepared: Path, extractor: Optional[Pat
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
         picked_words=0 if extractor is None else _picking(extractor).words,
+        has_content=content is not None,
     )
 
 
@@ -168,11 +203,13 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    call_options.call_settings(call_options.DEFAULTS, decoding)
+    with_choice = {} if args.content == "none" else {"choose": "content"}  # whether it is possible is checked later
+    call_options.call_settings({**call_options.DEFAULTS, **with_choice}, decoding)
     prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
-    info = _card_info(args, prepared, extractor_run)
+    content = _content(args, extractor_run)
+    info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
@@ -187,7 +224,7 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    extractor = None if extractor_run is None else _extractor(extractor_run, Source)
+    extractor = None if extractor_run is None else _extractor(extractor_run, content, Source)
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
@@ -198,8 +235,14 @@ def main(args: argparse.Namespace) -> None:
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
         print(f"with the extractor of this run, {extractor_run}: documents of any length are read whole")
+    if exported.config.decoding.get("choose") == "content":
+        print(f"with the content model {content}, which chooses the sentences of summaries; --choose none turns it off")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
-    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    by_texts = {
+        name: value
+        for name, value in chosen.items()
+        if name not in ("beam", "choose") and value != call_options.DEFAULTS.get(name)
+    }
     if by_texts:
         shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
         print(f"by the training summaries, summaries are written with {shown} unless a call says something else")

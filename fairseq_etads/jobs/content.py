@@ -12,9 +12,9 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.scores import roc_area
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
+from ..evaluation.content.candidates import stems
 from ..evaluation.content.features import MOST_COUNTED, WIDTHS, Priors, tables
-from ..evaluation.content.model import FILE, LEAST_DOCUMENTS, ContentModel, Network
-from ..evaluation.rouge import Settings
+from ..evaluation.content.model import FILE, ContentModel, Network
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 
@@ -70,11 +70,6 @@ class ContentTexts:
         return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
 
 
-def stems(words: Sequence[str]) -> List[str]:
-    """Stems of words, as ROUGE compares them."""
-    return Settings().tokenizer.tokenize(" ".join(words))
-
-
 def padded(fields: Sequence[str], sentences: int) -> List[float]:
     """Probabilities of ``sentences`` sentences; 0 for the ones that the extractor did not read."""
     values = [0.0 if field == NOTHING else float(field) for field in fields]
@@ -118,8 +113,9 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
-    ContentModel(priors, networks, words / max(len(texts), 1)).save(run / FILE)
-    kept = len(priors.frequent(LEAST_DOCUMENTS).counts)
+    model = ContentModel(priors, networks, words / max(len(texts), 1))
+    model.save(run / FILE)
+    kept = len(model.kept())
     yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
     area = validation_area(run, folder)
     if area:

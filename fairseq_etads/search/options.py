@@ -195,8 +195,30 @@ class FairseqOptions:
     retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs=("--retain-dropout",))
 
 
+CHOICES = ("content", "none")
+
+
+@dataclass
+class FolderOptions:
+    """Options of model folders, which fairseq's commands do not have."""
+
+    choose: str = _option(
+        "none",
+        "content: choose the sentences of a summary, by the folder's content model, from all hypotheses of a diverse "
+        "beam search and from the whole document; none: the best hypothesis",
+        choices=CHOICES,
+        tunable=False,
+    )
+    choose_words: int = _option(
+        0,
+        "largest number of words of the chosen sentences (0: 1.15 times the mean of the training summaries)",
+        bounds=Bounds(0, what="(0: by the training summaries)"),
+        needs=("--choose content",),
+    )
+
+
 DECLARED: Mapping[str, Any] = {
-    option.name: option for kind in (DecodingOptions, FairseqOptions) for option in fields(kind)
+    option.name: option for kind in (DecodingOptions, FairseqOptions, FolderOptions) for option in fields(kind)
 }
 """Name -> field of every option."""
 

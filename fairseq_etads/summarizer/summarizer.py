@@ -2,10 +2,12 @@
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
 import torch
+from fairseq import search as fairseq_search
 
 from ..layers.capabilities import pointer_of
 from ..platform.errors import InputError
@@ -14,8 +16,10 @@ from ..search.encoded import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
+from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
+from .choosing import STRENGTH, Spelled, choose, groups_of
 from .documents import Batch, Document, TextProcessing, batches, parts
 from .explaining import Explainer, Written
 from .folder.config import find_folder
@@ -35,10 +39,19 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator with its post-processing flag and progress callback."""
+    """A generator, and settings of what precedes and follows it.
+
+    Attributes:
+        replaces_unknown: replace unknown words.
+        chooses: choose sentences by the content model.
+        most_words: largest number of words of the chosen sentences; None: by the summaries of training.
+        on_step: function called with partial summaries.
+    """
 
     generator: SummaryGenerator
     replaces_unknown: bool
+    chooses: bool = False
+    most_words: Optional[int] = None
     on_step: Optional[OnPartialSummary] = None
 
 
@@ -124,7 +137,8 @@ class Summarizer:
                 same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
             on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
-                of this call. It can stop the call: its exceptions are raised here.
+                of this call. It can stop the call: its exceptions are raised here. With ``choose="content"`` the
+                sentences of the summary are chosen after the search.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
 
@@ -207,6 +221,11 @@ class Summarizer:
         """True if the folder has an extractor, which selects sentences of the whole document for the model."""
         return self._texts.picker is not None
 
+    @property
+    def has_content_model(self) -> bool:
+        """True if the folder has a content model, which can choose the sentences of a summary."""
+        return self._texts.picker is not None and self._texts.picker.content is not None
+
     def token_count(self, text: str) -> int:
         """Number of tokens of a text for this model, including tokens that it would not read."""
         document = self._texts.read(0, text)
@@ -228,6 +247,13 @@ class Summarizer:
             return self._searches[key]
 
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
+        settings = dict(settings)
+        chooses, most_words = settings.pop("choose", "none") == "content", settings.pop("choose_words", 0)
+        if chooses and not self.has_content_model:
+            raise InputError(
+                f"--choose content: {self.folder} has no content model; make it again with etads-export --content RUN, "
+                "or give --choose none"
+            )
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
@@ -237,6 +263,12 @@ class Summarizer:
                 copies = InferenceModel(self._model, infer_dtype)
                 copies.current()  # built now, so that the error for an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
+            if chooses:
+                groups = groups_of(settings["beam_size"])
+                settings.update(
+                    search_strategy=fairseq_search.DiverseBeamSearch(self._texts.target, groups, STRENGTH),
+                    nbest=settings["beam_size"],
+                )
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
@@ -248,7 +280,7 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
-        return _Search(generator, replaces)
+        return _Search(generator, replaces, chooses, most_words or None)
 
     def _stream(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -293,7 +325,8 @@ class Summarizer:
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results = self._search_batch(batch, search, encoded)
-        return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+        make = self._chosen_summary if search.chooses else self._best_summary
+        return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Search; returns the hypotheses of each document, best first."""
@@ -301,7 +334,11 @@ class Summarizer:
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
-    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+    def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+        return self._summary(row, hypotheses[0], batch, search)
+
+    def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
+        """Spell a hypothesis, for its reader and for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -318,16 +355,54 @@ class Summarizer:
             for place, before, token, origin in zip(places, written, tokens, origins)
             if token != before
         }
+        return Spelled(texts.join(tokens), tokens, origins), Written(texts.spell_all(ids, batch), replaced)
+
+    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+        document = batch.documents[row]
+        spelled, written = self._spell(row, hypothesis, batch, search)
         summary = Summary(
-            text=texts.join(tokens),
+            text=spelled.text,
             score=float(hypothesis["score"]),
-            tokens=tuple(tokens),
-            copied=self._copied(document, tokens, origins),
+            tokens=tuple(spelled.tokens),
+            copied=self._copied(document, spelled.tokens, spelled.origins),
+            truncation=Truncation(len(document.tokens), document.left_out),
+            picked=document.picked,
+            surprisal=self._texts.surprisal(document),
+        )
+        return self._explainable(summary, document.text, written)
+
+    def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+        """Summary of sentences that the content model chooses; the best hypothesis if there are no words to choose."""
+        document, texts = batch.documents[row], self._texts
+        spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
+        sentences, score = choose(texts, document, spelled, search.most_words)
+        if not sentences:
+            return self._summary(row, hypotheses[0], batch, search)
+        copied: List[CopiedWord] = []
+        first = 0
+        for sentence in sentences:
+            if search.generator.settings.copied_positions or not self._has_pointer:
+                words = self._copied(document, sentence.tokens, sentence.origins, sentence.spans)
+                copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
+            first += len(sentence.tokens) + len(texts.mark)
+        summary = Summary(
+            text=" ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences),
+            score=score,
+            tokens=tuple(texts.with_marks(sentence.tokens for sentence in sentences)),
+            copied=tuple(copied),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
             surprisal=texts.surprisal(document),
+            chosen=tuple(sentence.chosen for sentence in sentences),
         )
-        return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
+
+        def explain() -> Explanation:
+            explainer = self._get_explainer()
+            found = explainer.explain(document.text, explainer.given(summary.text), summary.text, None)
+            return replace(found, chosen=summary.chosen)
+
+        object.__setattr__(summary, "_make_explanation", explain)
+        return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
         """Make a summary of a text that can explain itself."""
@@ -338,11 +413,22 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _copied(self, document: Document, tokens: List[str], origins: List[int]) -> Tuple[CopiedWord, ...]:
-        """The copied words; neighbouring subwords of a word that are adjacent in the document form one."""
+    def _copied(
+        self,
+        document: Document,
+        tokens: List[str],
+        origins: List[int],
+        spans: Optional[List[Optional[Span]]] = None,
+    ) -> Tuple[CopiedWord, ...]:
+        """The copied words; neighbouring subwords of a word that are adjacent in the document form one.
+
+        Args:
+            origins: index in ``spans`` of the token from which each was copied, or -1.
+            spans: characters of the raw document; None: the ones of the tokens that the model read.
+        """
         if not any(origin >= 0 for origin in origins):
             return ()
-        spans = self._texts.spans(document)
+        spans = self._texts.spans(document) if spans is None else spans
         found = []
         first = 0
         while first < len(tokens):

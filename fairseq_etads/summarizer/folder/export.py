@@ -15,6 +15,8 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
+from ...evaluation.content.model import FILE as CONTENT
+from ...evaluation.content.model import ContentModel
 from ...layers.capabilities import pointer_of
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
@@ -85,6 +87,7 @@ def export(
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
     _check_extractor(source, model)
+    decoding = _with_choice(source, decoding)
     decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
@@ -128,6 +131,22 @@ def _check_extractor(source: Source, model: Any) -> None:
             f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor makes "
             "of raw text: name its run with --extractor"
         )
+
+
+def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
+    """Decoding options by which a content model, if there is one, chooses sentences unless they say otherwise.
+
+    Raises:
+        InputError: the content model is damaged; or the options need one, and there is none.
+    """
+    path = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
+    if path is None:
+        if decoding.get("choose", "none") != "none":
+            raise InputError(f"--choose {decoding['choose']}: needs a content model; etads-content makes one")
+        return decoding
+    ContentModel.load(path, f"etads-content {path.parent} makes it")
+    chosen = {"choose": "content", **decoding}
+    return {"beam": call_options.BEAMS[chosen["choose"]], **chosen} if chosen["choose"] == "content" else chosen
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
