@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
-from ..evaluation.content.model import FILE as CONTENT
 from ..jobs.recipe_choice import decoding_of
 from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
+from ..search.content.model import FILE as CONTENT
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING

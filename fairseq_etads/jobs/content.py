@@ -12,9 +12,9 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.scores import roc_area
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
-from ..evaluation.content.candidates import stems
-from ..evaluation.content.features import MOST_COUNTED, WIDTHS, Priors, tables
-from ..evaluation.content.model import FILE, ContentModel, Network
+from ..search.content.candidates import stems
+from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
+from ..search.content.model import FILE, ContentModel, Network
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 

@@ -11,10 +11,10 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
-from ..evaluation.content.candidates import choose_sentences
-from ..evaluation.content.model import FILE, ContentModel
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..search.content.candidates import choose_sentences
+from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
 from ..text.picking import pick
 from ..text.tokenizer import TextTokenizer

@@ -15,13 +15,13 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
-from ...evaluation.content.model import FILE as CONTENT
-from ...evaluation.content.model import ContentModel
 from ...layers.capabilities import pointer_of
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
 from ...search.lengths import bounds
 from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS

@@ -14,9 +14,9 @@ from torch import nn
 from ... import plugin  # noqa: F401  # registers the architectures
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import WeightsFile
-from ...evaluation.content.model import FILE as CONTENT
-from ...evaluation.content.model import ContentModel
 from ...platform.errors import InputError
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FILE as PICKING
