@@ -127,23 +127,29 @@ def _picking(run: Path) -> Picking:
 
 
 def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
-    """Find the file of the content model: in the run that is given, or in the extractor's.
+    """Find the file of the content model: in the run that is given, in the extractor's, or in RUN.
 
     Raises:
-        InputError: there is no such file, or no extractor, by which probabilities it predicts.
+        InputError: there is no such file; or it is an extractor's, and the folder gets none.
     """
     if args.content == "none":
         return None
     if args.content is None:
-        return extractor / CONTENT if extractor is not None and (extractor / CONTENT).is_file() else None
+        runs = [run for run in (extractor, args.run) if run is not None]
+        return next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
     path = Path(args.content) / CONTENT
-    if extractor is None:
+    if extractor is None and of_extractor(path):
         raise InputError(
             f"--content {args.content}: needs the extractor of its training: name its run with --extractor"
         )
     if not path.is_file():
         raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
     return path
+
+
+def of_extractor(content: Path) -> bool:
+    """Tell whether a content model was trained with an extractor's probabilities, which are in its run."""
+    return content.with_name("probabilities.sentences.train").is_file()
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
@@ -203,12 +209,12 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    with_choice = {} if args.content == "none" else {"choose": "content"}  # whether it is possible is checked later
-    call_options.call_settings({**call_options.DEFAULTS, **with_choice}, decoding)
     prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
     content = _content(args, extractor_run)
+    chooses = {} if content is None else {"choose": "content" if of_extractor(content) else "hypothesis"}
+    call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
     info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
@@ -224,7 +230,10 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    extractor = None if extractor_run is None else _extractor(extractor_run, content, Source)
+    if content is not None and not of_extractor(content):
+        extra[CONTENT] = content
+    of_run = content if content is not None and of_extractor(content) else None
+    extractor = None if extractor_run is None else _extractor(extractor_run, of_run, Source)
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
@@ -235,8 +244,10 @@ def main(args: argparse.Namespace) -> None:
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
         print(f"with the extractor of this run, {extractor_run}: documents of any length are read whole")
-    if exported.config.decoding.get("choose") == "content":
-        print(f"with the content model {content}, which chooses the sentences of summaries; --choose none turns it off")
+    choice = exported.config.decoding.get("choose", "none")
+    if choice != "none":
+        what = "the sentences of summaries" if choice == "content" else "among the hypotheses of the beam"
+        print(f"with the content model {content}, which chooses {what}; --choose none turns it off")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {
         name: value

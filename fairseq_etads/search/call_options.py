@@ -39,6 +39,7 @@ _NAMES = (
     "shortlist",
     "choose",
     "choose_words",
+    "content_weight",
 )
 _SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
 
@@ -81,7 +82,7 @@ model folder may have one.
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Defaults written into every model folder."""
-BEAMS = {"content": 12, "none": DEFAULTS["beam"]}
+BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
 """Value of ``choose`` -> default of ``beam``."""
 
 

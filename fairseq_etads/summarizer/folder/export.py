@@ -134,19 +134,24 @@ def _check_extractor(source: Source, model: Any) -> None:
 
 
 def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Decoding options by which a content model, if there is one, chooses sentences unless they say otherwise.
+    """Decoding options by which a content model, if there is one, chooses unless they say otherwise.
+
+    The extractor's content model chooses sentences; the summariser's own chooses a hypothesis.
 
     Raises:
-        InputError: the content model is damaged; or the options need one, and there is none.
+        InputError: a content model is damaged; or the options need one, and there is none.
     """
-    path = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
-    if path is None:
-        if decoding.get("choose", "none") != "none":
-            raise InputError(f"--choose {decoding['choose']}: needs a content model; etads-content makes one")
-        return decoding
-    ContentModel.load(path, f"etads-content {path.parent} makes it")
-    chosen = {"choose": "content", **decoding}
-    return {"beam": call_options.BEAMS[chosen["choose"]], **chosen} if chosen["choose"] == "content" else chosen
+    of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
+    paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
+    found = [choose for choose, path in paths.items() if path is not None]
+    for path in paths.values():
+        if path is not None:
+            ContentModel.load(path, f"etads-content {path.parent} makes it")
+    choose = decoding.get("choose", found[0] if found else "none")
+    if choose not in (*found, "none"):
+        of = "an extractor's run" if choose == "content" else "this run"
+        raise InputError(f"--choose {choose}: needs a content model of {of}; etads-content makes one")
+    return {"beam": call_options.BEAMS[choose], "choose": choose, **decoding} if found else decoding
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:

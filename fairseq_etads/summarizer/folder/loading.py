@@ -40,6 +40,7 @@ class LoadedFolder(NamedTuple):
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
         shortlist: the folder's shortlist; None if it has none.
         extractor: the folder's extractor; None if it has none.
+        content: content model that re-ranks hypotheses; None if it has none. An extractor has another one.
     """
 
     config: FolderConfig
@@ -49,6 +50,7 @@ class LoadedFolder(NamedTuple):
     subwords: Any
     shortlist: Optional[Shortlist]
     extractor: Optional["LoadedExtractor"] = None
+    content: Optional[ContentModel] = None
 
 
 class LoadedExtractor(NamedTuple):
@@ -90,14 +92,16 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    extractor = None
+    extractor, content = None, None
+    if not is_extractor and (folder / CONTENT).is_file():
+        content = ContentModel.load(folder / CONTENT, ADVICE)
     if not is_extractor and (folder / EXTRACTOR).is_dir():
         picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
         path = folder / EXTRACTOR / CONTENT
         extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
     subwords = _build_subwords(folder, config)
-    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
