@@ -4,11 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..evaluation.content.features import DOCUMENTS
 from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from .labels import binarised
-
-DOCUMENTS = 4000
 
 
 def _parser() -> argparse.ArgumentParser:

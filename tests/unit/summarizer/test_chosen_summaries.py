@@ -320,7 +320,7 @@ def test_a_damaged_content_model_is_refused_in_words(made, tmp_path, damage):
             (folder / "SHA256SUMS").unlink()
             (folder / "extractor" / "SHA256SUMS").unlink()
         if damage == "gone" and not has_checksums:
-            with pytest.raises(InputError, match="--choose content: .* has no content model"):
+            with pytest.raises(InputError, match=r"--choose content: .* has no content model"):
                 Summarizer.load(folder, "cpu").summarize("w1")
             continue
         with pytest.raises(InputError, match=r"content\.npz"):
@@ -334,7 +334,7 @@ def test_a_small_file_that_becomes_large_is_refused_before_it_is_read(made, tmp_
     ContentModel.load(path, "")
     member(path, "zeros.npy", header((1 << 16,)) + b"\0" * (1 << 18))
     assert path.stat().st_size < 1 << 14
-    with pytest.raises(InputError, match="its arrays are larger than 65,536 bytes"):
+    with pytest.raises(InputError, match=r"its arrays are larger than 65,536 bytes"):
         ContentModel.load(path, "")
     # A header that declares fewer bytes than follow: no more than these are decompressed.
     content = path.read_bytes().replace((1 << 18).to_bytes(4, "little"), (1 << 10).to_bytes(4, "little"))
