@@ -2,7 +2,7 @@
 
 python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
 
-It prints the number of words to pick from a document.
+It prints the number of words to pick from a document. With --no-content, no content model will be trained.
 """
 
 import argparse
