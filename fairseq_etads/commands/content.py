@@ -7,9 +7,8 @@ from pathlib import Path
 from ..jobs.run_record import prepared_of
 from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
+from ..search.content.features import DOCUMENTS
 from .labels import binarised
-
-DOCUMENTS = 4000
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -27,6 +27,8 @@ BATCH, RATE, EPOCHS = 2048, 3e-3, 2
 """Items per step, Adam's initial learning rate, which falls to 0, and number of passes over the items."""
 LEAST_STEPS = 400
 """Minimum number of steps; with fewer items, batches become smaller."""
+MOST_ITEMS = 10_000_000
+"""Maximum number of items from which networks learn, in about 2.5 GB of memory; then fewer documents are taken."""
 
 
 class Pair(NamedTuple):
@@ -133,7 +135,11 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    taken = 0
     for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
+        if sum(map(len, labels.values())) >= MOST_ITEMS:
+            break
+        taken += 1
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
             for order, table in tables(pair.document, pair.probabilities, priors, pair.summary, True).items():
@@ -146,7 +152,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     model = ContentModel(priors, networks, words / max(len(texts), 1))
     model.save(run / FILE)
     kept = len(model.kept())
-    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
+    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {taken:,}"
     area = validation_area(run, folder, limit)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
