@@ -9,7 +9,9 @@
 #   --long              for documents longer than a model reads: an extractor, trained first, picks the most probable sentences
 #                       of each document for the model; see below
 #   --words N           with --long: maximum number of words that it picks (default: 200)
-#   --no-content        with --long: leave out the content model, which chooses the sentences of summaries (docs/long.md)
+#   --no-content        leave out the content model, which a recipe other than paper trains at the end (a minute or two). By it,
+#                       decoding chooses among the hypotheses of the beam (docs/decoding.md) or, with --long, the sentences of
+#                       summaries (docs/long.md)
 #   --prepared DIR      directory of the prepared data (default: in --out), so that models can share it; without --text
 #                       it must exist already (scripts/prepare_*.sh make it, for example)
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: by the
@@ -95,7 +97,6 @@ done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 [ -z "$budget" ] || [ -n "$long" ] || die "--words $budget: goes with --long; the rules for words are --text-words"
-[ -n "$content" ] || [ -n "$long" ] || die "--no-content: goes with --long"
 if [ -z "$text" ]; then
     [ -z "$long" ] || die "--long: needs --text; --prepared $prepared is taken as it is (docs/long.md has the single commands)"
     ignored="${tokens:+--tokens $tokens }${size:+--size $size }${text_words:+--text-words $text_words }${table[*]-} ${prepare[*]-}"
@@ -173,6 +174,11 @@ if [ "$recipe" != paper ]; then
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
     train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" ${given[@]+"${given[@]}"}
+    if [ -n "$content" ] && [ -z "$long" ] && [ "$tokens" != gpt2 ]; then
+        say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
+        once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
+            -- etads-content "$out" --prepared "$prepared"
+    fi
     say_processor_time
     exit
 fi

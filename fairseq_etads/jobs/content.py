@@ -63,6 +63,8 @@ class ContentTexts:
         task.load_dataset(split)
         self.pairs = PreparedPairs(task.dataset(split))
         self._subwords = detect_subwords(task.src_dict)
+        if self._subwords == "gpt2":
+            raise InputError("RUN: its data has GPT-2's pieces, which this command cannot join into words")
         self._limit = limit
         self._file = None
         if limit is None:

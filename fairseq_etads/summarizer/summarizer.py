@@ -284,6 +284,8 @@ class Summarizer:
                 )
             reranker = None
             if choice == "hypothesis" and self._content is not None:
+                if settings["beam_size"] == 1:
+                    raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen; add --choose none")
                 settings["nbest"] = settings["beam_size"]
                 reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
             generator = SummaryGenerator(
