@@ -17,8 +17,8 @@
 #   --seed N      default: 1
 #
 # debian: 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no
-# repeated bigram. paper: --recipe base on the 200 words that an extractor picks (docs/long.md). Scores of the test split are in
-# DIR/rouge.json. Can be interrupted and started again.
+# repeated bigram. paper: --recipe base on the 200 words that an extractor picks; a content model chooses the sentences of summaries
+# (docs/long.md). Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -48,11 +48,11 @@ train_debian() {
 }
 
 train_paper() {
-    DECODING=(--beam 5 --min-len 85 --max-len 128 --no-repeat-ngram-size 3)
+    DECODING=(--min-len 85 --max-len 128 --no-repeat-ngram-size 3)
     [ -n "$text" ] || { text=$out/text; supervise etads-corpus sumpubmed --data "$data" --out "$text"; }
     supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
         --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
-    summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --cpu
+    summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --content "$out/shortened/extractor" --cpu
     score_once "$out" "$text"
 }
 
@@ -77,10 +77,12 @@ describe_paper() {
 The texts are SumPubMed (Gupta et al. 2021, MIT licence): the first 400 to 520 words of the introductions of articles in journals of
 BioMed Central, and the background sections of their abstracts. 26,284 pairs were used for training, 850 for
 validation, 563 for the test. `scripts/bundled_model.sh paper` of fairseq-etads makes this model: an extractor picks up to 200 words
-of a document, and an ETADS with a pointer rewrites them.
+of a document, an ETADS with a pointer rewrites them in twelve ways, and a content model chooses the sentences of the summary from
+these hypotheses and from the whole document.
 
-It has learned to write the background of a biomedical article from its introduction, and nothing else. A summary is mostly copied,
-and may join what does not belong together. It says nothing about results that are not in the document, and is no medical advice.
+It has learned to write the background of a biomedical article from its introduction, and nothing else. Most sentences of a summary
+are the document's own, word for word (`Summary.chosen` tells which), and it may join what does not belong together. It says
+nothing about results that are not in the document, and is no medical advice.
 Of documents of another kind, it makes sentences in the style of such backgrounds; `Summary.surprisal` and a warning of
 `etads-summarize` tell when a document is unlike the articles.
 CARD

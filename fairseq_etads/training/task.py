@@ -30,10 +30,13 @@ from ..models.external import build_external, check_evaluated, is_external, prep
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
+from ..search.content.model import ContentModel
+from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
     check_decoding,
@@ -413,6 +416,12 @@ class SummarizationTask(FairseqTask):
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
+            content = getattr(args, "content_model", None) or self.cfg.content_model
+            if content:
+                model = ContentModel.load(Path(content), "--content-model: etads-content RUN makes the file")
+                weight = getattr(args, "content_weight", self.cfg.content_weight)
+                reranker = Reranker(model, weight, detect_subwords(self.src_dict))
+                options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
         prepare_for_search(models, args)
