@@ -18,7 +18,7 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """The suffixes of documents and summaries by the names of a data directory's files; None, None without such files.
+    """The suffixes of documents and summaries by the names of a data folder's files; None, None without such files.
 
     fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it finds that first.
     """

@@ -11,10 +11,10 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
-from ..evaluation.content.candidates import choose_sentences
-from ..evaluation.content.model import FILE, ContentModel
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..search.content.candidates import choose_sentences
+from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
 from ..text.picking import pick
 from ..text.tokenizer import TextTokenizer
@@ -73,7 +73,7 @@ def _way(
     labels: Path,
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Make the function that selects sentences as ``args`` say.
+    """Make the function that selects sentences according to ``args``.
 
     Args:
         labels: folder with labels.
@@ -96,7 +96,7 @@ def _way(
         return lead if args.by == "lead" else oracle
     file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
-        raise InputError(f"--selection: {file.path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
+        raise InputError(f"--selection: {file.path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
 
     def values(number: int, tokens: List[str]) -> List[Optional[float]]:
         return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
@@ -167,7 +167,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
             found.setdefault(int(match.group(1)), []).extend(sentences)
     if sorted(found) != list(range(documents)):
         raise InputError(
-            f"--hypotheses {path}: it has hypotheses of {len(found):,} documents, and DATA has {documents:,}"
+            f"--hypotheses {path}: contains hypotheses for {len(found):,} documents, but DATA has {documents:,}"
         )
     return found
 
@@ -176,7 +176,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
     """Make the function that selects the sentences in a file of labels; raises InputError if it does not fit."""
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
-        raise InputError(f"--labels: {path} is about {len(file):,} documents, but DATA has {len(pairs):,}")
+        raise InputError(f"--labels: {path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
     if file.header.get("kind") == "distribution":
         raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from ..evaluation.content.features import DOCUMENTS
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
+from ..search.content.features import DOCUMENTS
 from ..text.picking import FILE, WORDS, Picking
 from .recipe_choice import measure
 from .recipes import SUITABLE, Data
@@ -36,8 +36,8 @@ def check_text(text: Path) -> Data:
     data = measure(text, marks=False)
     if data.pairs < FEWEST_PAIRS:
         raise InputError(
-            f"--long: {text} has {data.pairs} training pairs, and the extractor learns from {FEWEST_PAIRS} or more; "
-            "leave out --long"
+            f"--long: {text} has {data.pairs} training pairs, but the extractor needs {FEWEST_PAIRS} or more; leave "
+            "out --long"
         )
     return data
 
@@ -64,7 +64,7 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Find the number of words to pick: of an extractor that is there already, or as asked, or the default.
+    """Find the number of words to pick: an existing extractor's, the requested one, or the default.
 
     Raises:
         InputError: another number is asked for than the extractor has, or its settings are damaged.

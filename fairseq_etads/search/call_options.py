@@ -39,6 +39,7 @@ _NAMES = (
     "shortlist",
     "choose",
     "choose_words",
+    "content_weight",
 )
 _SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
 
@@ -81,7 +82,7 @@ model folder may have one.
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Defaults written into every model folder."""
-BEAMS = {"content": 12, "none": DEFAULTS["beam"]}
+BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
 """Value of ``choose`` -> default of ``beam``."""
 
 
@@ -119,7 +120,7 @@ def _unknown(name: str) -> str:
     written = name if isinstance(name, str) else repr(name)
     close = difflib.get_close_matches(str(name), OPTIONS, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
-    return f"there is no option {written} of decoding{meant} There are {', '.join(OPTIONS)}"
+    return f"there is no decoding option {written}{meant} Choose from {', '.join(OPTIONS)}"
 
 
 def _refusal(name: str, value: Any) -> str:

@@ -4,8 +4,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from ..evaluation.content.candidates import Choice, choose_sentences
-from ..evaluation.content.model import ContentModel
+from ..search.content.candidates import Choice, choose_sentences
+from ..search.content.model import ContentModel
 from ..text.alignment import align
 from ..text.picking import Picking
 from ..text.words import SENTENCE_MARK

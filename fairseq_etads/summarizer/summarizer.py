@@ -9,15 +9,17 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 import torch
 from fairseq import search as fairseq_search
 
-from ..layers.capabilities import pointer_of
+from ..layers.decoder_output import pointer_of
 from ..platform.errors import InputError
 from ..search import call_options
+from ..search.content.reranking import Reranker
 from ..search.encoded import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
+from ..vocabulary.kinds import detect_subwords
 from . import Explanation
 from .choosing import STRENGTH, Spelled, choose, groups_of
 from .documents import Batch, Document, TextProcessing, batches, parts
@@ -45,6 +47,7 @@ class _Search(NamedTuple):
         replaces_unknown: replace unknown words.
         chooses: choose sentences by the content model.
         most_words: largest number of words of the chosen sentences; None: by the summaries of training.
+        reranker: chooses the hypothesis; None: the one with the best score.
         on_step: function called with partial summaries.
     """
 
@@ -52,6 +55,7 @@ class _Search(NamedTuple):
     replaces_unknown: bool
     chooses: bool = False
     most_words: Optional[int] = None
+    reranker: Optional[Reranker] = None
     on_step: Optional[OnPartialSummary] = None
 
 
@@ -80,7 +84,7 @@ class Summarizer:
             raise InputError(
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
-        self._texts, self._shortlist = TextProcessing(loaded), loaded.shortlist
+        self._texts, self._shortlist, self._content = TextProcessing(loaded), loaded.shortlist, loaded.content
         self._has_pointer = pointer_of(self._model) is not None
         self._forget_searches()
 
@@ -200,7 +204,7 @@ class Summarizer:
         """
         for name, value in (("text", text), ("summary", summary)):
             if not isinstance(value, str) and not (value is None and name == "summary"):
-                raise TypeError(f"{name} is of the type {type(value).__name__}, not str")
+                raise TypeError(f"{name} is of type {type(value).__name__}, not str")
         if summary is None:
             return self.summarize(text, **decoding).explain()
         if decoding:
@@ -223,8 +227,15 @@ class Summarizer:
 
     @property
     def has_content_model(self) -> bool:
-        """True if the folder has a content model, which can choose the sentences of a summary."""
-        return self._texts.picker is not None and self._texts.picker.content is not None
+        """True if the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
+        return "content" in self._choices or "hypothesis" in self._choices
+
+    @property
+    def _choices(self) -> List[str]:
+        """Possible values of the option ``choose``."""
+        of_extractor = None if self._texts.picker is None else self._texts.picker.content
+        found = {"content": of_extractor, "hypothesis": self._content}
+        return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
         """Number of tokens of a text for this model, including tokens that it would not read."""
@@ -248,12 +259,14 @@ class Summarizer:
 
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
         settings = dict(settings)
-        chooses, most_words = settings.pop("choose", "none") == "content", settings.pop("choose_words", 0)
-        if chooses and not self.has_content_model:
+        choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
+        weight = settings.pop("content_weight", call_options.default_of("content_weight"))
+        if choice not in self._choices:
             raise InputError(
-                f"--choose content: {self.folder} has no content model; make it again with etads-export --content RUN, "
-                "or give --choose none"
+                f"--choose {choice}: {self.folder} has no content model for it; choose {' or '.join(self._choices)}, "
+                "or make the folder again with etads-export --content RUN"
             )
+        chooses = choice == "content"
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
@@ -269,6 +282,12 @@ class Summarizer:
                     search_strategy=fairseq_search.DiverseBeamSearch(self._texts.target, groups, STRENGTH),
                     nbest=settings["beam_size"],
                 )
+            reranker = None
+            if choice == "hypothesis" and self._content is not None:
+                if settings["beam_size"] == 1:
+                    raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen; add --choose none")
+                settings["nbest"] = settings["beam_size"]
+                reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
@@ -280,7 +299,7 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
-        return _Search(generator, replaces, chooses, most_words or None)
+        return _Search(generator, replaces, chooses, most_words or None, reranker)
 
     def _stream(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -299,7 +318,7 @@ class Summarizer:
         """Tokenise a text; None if there is nothing to search for, and the result is known."""
         try:
             if not isinstance(text, str):
-                raise TypeError(f"text number {number} (from 0) is of the type {type(text).__name__}, not str")
+                raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
             document = self._texts.read(number, text)
         except Exception as error:
             if not keep:
@@ -335,7 +354,15 @@ class Summarizer:
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
-        return self._summary(row, hypotheses[0], batch, search)
+        best = hypotheses[0]
+        if search.reranker is not None:
+            document = batch.documents[row].tokens
+            spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
+            added = search.reranker.additions(document, spelled)
+            scores = [one["score"] + addition for one, addition in zip(hypotheses, added)]
+            place = max(range(len(scores)), key=lambda number: (float(scores[number]), -number))
+            best = {**hypotheses[place], "score": scores[place]}
+        return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
         """Spell a hypothesis, for its reader and for an explanation."""
@@ -450,7 +477,7 @@ class Summarizer:
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
     """Raise TypeError if ``texts`` is not several texts, and InputError if a number is not 1 or more."""
     if isinstance(texts, (str, bytes)):
-        raise TypeError("stream takes several texts; summarize() also takes one")
+        raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
             raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")

@@ -91,7 +91,7 @@ class Summary:
             raise ValueError(f"there is no summary to explain: {self.problem}")
         if self._make_explanation is None:
             raise ValueError(
-                "this is a copy of a summary, without its summariser and its document: call "
+                "this copy of a summary has no reference to its summariser and document: call "
                 "summarizer.explain(document, summary=summary.text)"
             )
         explanation: Explanation = self._make_explanation()

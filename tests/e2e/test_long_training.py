@@ -18,7 +18,7 @@ TINY = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in
 
 
 def document(number):
-    """A long document and its summary, which is the content of one sentence far from its beginning."""
+    """A long document, and its summary: the content of one sentence far from its beginning."""
     draw = random.Random(number)
     topic, other = draw.sample(TOPICS, 2)
     sentences = [" ".join(draw.choices(FILL, k=draw.randint(6, 10))).capitalize() + "." for _ in range(SENTENCES)]
@@ -35,7 +35,7 @@ def train(folder, *options, check=True):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with mine.jsonl and the run trained on it, and what train.sh said."""
+    """A folder with mine.jsonl and the run trained on it, and the output of train.sh."""
     folder = tmp_path_factory.mktemp("long")
     pairs = (dict(zip(("document", "summary"), document(number))) for number in range(130))
     (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
@@ -48,7 +48,7 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     assert 235 <= words <= 250
     assert "up to 60 words (--words)" in said
     exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
-    assert "with the extractor of this run, run/shortened/extractor" in exported
+    assert "including the extractor of this run, run/shortened/extractor" in exported
     assert "at most; the first" in (folder / "model" / "README.md").read_text()
     texts = {f"{number}.txt": document(number) for number in range(1000, 1010)}
     (folder / "new").mkdir()

@@ -78,7 +78,7 @@ def read_scores(path: Path) -> Any:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: not a report of scores, which etads-rouge --json writes") from None
+        raise InputError(f"{path}: not a report of scores, as written by etads-rouge --json") from None
     return report
 
 

@@ -1,4 +1,4 @@
-"""Checks of the text of a training with --long, and what recipes choose for picked sentences."""
+"""Checks of the text of a training with --long, and the recipes' choices for picked sentences."""
 
 import pytest
 

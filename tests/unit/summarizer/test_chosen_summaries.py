@@ -20,10 +20,10 @@ from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
-from fairseq_etads.evaluation.content import model as content_module
-from fairseq_etads.evaluation.content.features import WIDTHS, Priors
-from fairseq_etads.evaluation.content.model import FILE, ContentModel, Network
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content import model as content_module
+from fairseq_etads.search.content.features import WIDTHS, Priors
+from fairseq_etads.search.content.model import FILE, ContentModel, Network
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export
 
@@ -204,7 +204,7 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summary.problem == "" and summary.truncation.read > 0
     if summary.chosen is not None:
         assert all(sentence.source == "model" for sentence in summary.chosen)
-    monkeypatch.setattr("fairseq_etads.evaluation.content.candidates.stems", lambda words: [])
+    monkeypatch.setattr("fairseq_etads.search.content.candidates.stems", lambda words: [])
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
 
 

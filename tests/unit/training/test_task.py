@@ -210,7 +210,7 @@ def test_a_missing_data_directory_is_named(tmp_path):
         SummarizationTask.setup_task(
             SummarizationConfig(data=str(tmp_path), source_lang="source", target_lang="target")
         )
-    with pytest.raises(ValueError, match="no data directory given"):
+    with pytest.raises(ValueError, match="no data folder given"):
         SummarizationTask.setup_task(SummarizationConfig())
 
 

@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ..rouge import Settings
+from ...evaluation.rouge import Settings
 from .choosing import LONGEST, Expectation, choose
 from .model import ContentModel
 

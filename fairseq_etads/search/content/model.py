@@ -127,7 +127,7 @@ class ContentModel(NamedTuple):
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
         rows = stored["counts"].astype(np.uint32, casting="no").reshape(-1, 3).tolist()
         if len(grams) != len(rows) or len(rows) > MOST_ITEMS:
-            raise ValueError("numbers of items differ")
+            raise ValueError("lists of different lengths")
         if any(summaries > documents for _, documents, summaries in rows):
             raise ValueError("an item is in more summaries than documents")
         counts = {(gram, count): (documents, summaries) for gram, (count, documents, summaries) in zip(grams, rows)}
