@@ -77,7 +77,8 @@ class ContentModel(NamedTuple):
     def kept(self) -> Dict[Item, Tuple[int, int]]:
         """Priors that :meth:`save` stores, without the rarest items."""
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
-        size, kept = 0, {}
+        kept: Dict[Item, Tuple[int, int]] = {}
+        size = 0
         for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_ITEMS]:
             size += len(" ".join(item[0]).encode()) + 1
             if size > MOST_TEXT:
