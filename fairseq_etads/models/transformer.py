@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from ..attention import attention_weights, saliency_attention
 from ..data.training_text import begin_vectors, word_probabilities
 from ..kernels.dropout import use_compact_dropout
+from ..kernels.fused import note_kernel
 from ..kernels.linear import use_training_linear
 from ..kernels.precision import at_least_float32
 from ..layers.aggregation import Aggregation, EncoderGate
@@ -151,6 +152,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         if need_weights:
             weights = attention_weights(q, k, mask)
             return torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v), weights
+        note_kernel(q, q.shape[3], dropout_p, masked=mask is not None)
         attend = None if mask is None else ~mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p), None
 
@@ -276,6 +278,8 @@ class SummaryAttention(MultiheadAttention):
         With a BeamState it returns (1, B * beam, d_m) and None.
         """
         if not isinstance(incremental_state, BeamState):
+            if incremental_state is None and not need_weights:
+                note_kernel(query, self.head_dim, attention_dropout(self), masked=attn_mask is not None)
             if attn_mask is not None and key_padding_mask is not None:
                 # torch would combine the masks, too, but it warns of two types of mask and imports sympy to check them.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
@@ -344,6 +348,7 @@ class FocusEncoderLayer(TransformerEncoderLayerBase):
             embed_dim,
             cfg.encoder.attention_heads,
             focal=focal_options(cfg),
+            kernel=str(cfg.attention_kernel),
             dropout=cfg.attention_dropout,
             q_noise=self.quant_noise,
             qn_block_size=self.quant_noise_block_size,

@@ -14,6 +14,8 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig, Quan
 from omegaconf import II
 
 from ..attention import GATES
+from ..kernels import flex
+from ..kernels.focus import KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values, flag
@@ -37,7 +39,7 @@ class EncoderConfig(EncDecBaseConfig):
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
             "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
-            "begin at zero (0: off)",
+            "start at zero (0: off)",
         },
     )
 
@@ -51,7 +53,7 @@ class DecoderConfig(FairseqDecoderConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps begin at "
+            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps start at "
             "zero (0: off)",
         },
     )
@@ -70,8 +72,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: "
-            "near the query, with heads that start at the query and at its neighbours"
+            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: near "
+            "the query, with heads that start at the query and at its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
@@ -80,6 +82,15 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "help": "factor of focus-attention's bias. fixed: 1 (as in the paper); learned: one for each head, "
             "starting at 0, so that the weights of a plain Transformer give a plain Transformer"
+        },
+    )
+    attention_kernel: ChoiceEnum(KERNELS) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "kernel of focus-attention. auto: the fastest that is known to be exact on the device; flex: "
+            "FlexAttention, for GPUs, without --attention-dropout (never run on a GPU yet); fused: with the bias in "
+            "columns; plain: with a bias for each pair of words. Where flex or fused cannot be used, auto is, with a "
+            "warning"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
@@ -360,6 +371,8 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     _check_inherited(config, is_new=not task.is_loading)
     check_pointer(config, task)
     _check_attention(config)
+    if not task.is_loading:
+        _check_kernel(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)
@@ -387,6 +400,23 @@ def _check_attention(config: SummarizationTransformerConfig) -> None:
             raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
 
 
+def _check_kernel(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError if --attention-kernel has no effect or cannot be used in training."""
+    kernel = str(config.attention_kernel)
+    if kernel != "auto" and str(config.focus_layers).strip() == "none":
+        raise ValueError(f"--attention-kernel {kernel} has no effect with --focus-layers none: choose layers")
+    if kernel != "flex":
+        return
+    problem = flex.version_problem()
+    if problem:
+        raise ValueError(f"--attention-kernel flex: {problem}; choose auto, fused or plain")
+    if config.attention_dropout:
+        raise ValueError(
+            f"--attention-kernel flex does not go with --attention-dropout {config.attention_dropout}: FlexAttention "
+            "has no dropout of attention weights; choose one"
+        )
+
+
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:
     """Raise ValueError if --aggregation-layers names layers that do not exist."""
     count, layers = config.aggregation_layers, config.encoder.layers
@@ -405,7 +435,7 @@ def _check_sharing(config: SummarizationTransformerConfig) -> None:
         if encoder != decoder:
             option = name.replace("_", "-")
             raise ValueError(
-                f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
+                f"--share-encoder-decoder-layers needs an encoder and a decoder of equal shape, but --encoder-{option} "
                 f"is {encoder} and --decoder-{option} is {decoder}"
             )
 
@@ -431,7 +461,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
             )
     if config.quant_noise_scalar:
         raise ValueError(
-            f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
+            f"--quant-noise-scalar {config.quant_noise_scalar} works only with fairseq's own embeddings: choose "
             "--quant-noise-pq"
         )
     block = config.quant_noise_pq_block_size

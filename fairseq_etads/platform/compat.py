@@ -92,7 +92,9 @@ def _weights_only() -> Iterator[None]:
         except Exception as error:
             first = next(iter(str(error).splitlines()), "")
             readable = "PytorchStreamReader" in first or isinstance(error, EOFError)
-            raise _UnreadableError((first or "it ends early") if readable else "torch.save did not write it") from None
+            raise _UnreadableError(
+                (first or "it ends early") if readable else "it was not written by torch.save"
+            ) from None
 
     torch.load = load
     try:
@@ -193,11 +195,11 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 return load_checkpoint(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
             found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
-            what = f"it refers to {found.group(1)}" if found else "torch.save did not write it"
+            what = f"it refers to {found.group(1)}" if found else "it was not written by torch.save"
             raise UnsafeCheckpointError(
                 f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
-                "holds anything else can run code when it is loaded. Get the file from its author again, or, if you "
-                "trust it, save it again without that object."
+                "holds anything else can run code when it is loaded. Get the file from its author again. If you trust "
+                "it, save it again without that object."
             ) from None
         except _UnreadableError as error:
             _refuse_damaged(path, str(error))
@@ -207,7 +209,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save``, which would retry after the remains of a failed attempt."""
+    """Wrap fairseq's ``_torch_persistent_save``, which would write its second attempt after the remains of a failed
+    one.
+    """
 
     @functools.wraps(save)
     def persistent_save(obj: Any, f: Any) -> Any:
@@ -370,7 +374,7 @@ MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, which names a class where an option is meant."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error names an option instead of a class."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -381,7 +385,8 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             flag = "--memory-efficient-bf16" if cfg.common.memory_efficient_bf16 else "--memory-efficient-fp16"
             raise ValueError(
-                f"{flag} does not go with --optimizer {cfg.optimizer._name}: choose of {', '.join(MEMORY_EFFICIENT)}, "
+                f"{flag} does not go with --optimizer {cfg.optimizer._name}: choose from "
+                f"{', '.join(MEMORY_EFFICIENT)}, "
                 f"or give {flag.replace('memory-efficient-', '')}"
             ) from None
 

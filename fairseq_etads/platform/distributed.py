@@ -98,16 +98,14 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             with _hidden_gpus():
                 return call(cfg, main, **kwargs)
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
-            raise ValueError(
-                f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} does not divide its work by this"
-            )
+            raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores it")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
         _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
-            logger.warning("--amp: on CPUs this trains in float32; --bf16 trains in bfloat16")
+            logger.warning("--amp: training on CPUs uses float32; --bf16 uses bfloat16")
         _set_up_cpu(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
@@ -137,7 +135,7 @@ def _check_sharded(cfg: Any) -> None:
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
         raise ValueError(
             f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
-            "epoch in which a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
+            "epoch where a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
             "legacy_ddp"
         )
 
@@ -157,7 +155,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             setattr(options, name, 1)
     if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
         raise ValueError(
-            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq leaves it to fairscale, which asks for one in "
+            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq delegates to fairscale, which requires a GPU in "
             "every worker (0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
         )
     if options.distributed_init_method is None and launched is not None:
@@ -200,7 +198,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
     if first + here > workers:
         raise ValueError(
-            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; give "
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} exceed this; give "
             "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
@@ -215,7 +213,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
         how = error.signal_name or f"exit status {error.exit_code}"
         raise WorkerEndedError(
             f"worker {first + error.error_index} of {workers} (numbers from 0) was ended from outside ({how}; out of "
-            f"memory?), and so the others were ended. {_WHAT_NOW}"
+            f"memory?), so the others were ended too. {_WHAT_NOW}"
         ) from None
 
 

@@ -141,8 +141,8 @@ class BeamSearch:
             longest = int(self.source.lengths.max())
             if longest >= settings.max_len:
                 raise ValueError(
-                    f"--match-source-len: a document has {longest} tokens, but the models have positions for "
-                    f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
+                    f"--match-source-len: a document has {longest} tokens, but the models have positions only "
+                    f"for summaries of {settings.max_len - 1} (--truncate-source shortens documents)"
                 )
             # The limit is the same for all documents, as in fairseq. A step rule ends each summary at its own maximum
             # length.
@@ -297,7 +297,7 @@ class BeamSearch:
             return None
         padding = self.source.padding
         if attention is None or padding is None or attention.size(-1) != padding.size(1):
-            raise ValueError("--coverage-penalty: the model returns no attention to the source's tokens")
+            raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
         attention = attention.expand(-1, live.beam, -1)  # the first step has one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
         return self.scoring.coverage_cost(live.coverage, padding)

@@ -97,7 +97,7 @@ class Int8Linear(nn.Module):
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         levels = kernels.int8_levels()
         if levels is None:
-            raise ValueError("no 8-bit integer products on this processor")
+            raise ValueError("this processor has no 8-bit integer products")
         self.levels = levels
         self.packed = kernels.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
         self.bias = None if bias is None else bias.detach().float().contiguous()
@@ -277,12 +277,12 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
 
 @functools.cache
 def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
-    """Log once per process how the products of a dtype are computed."""
+    """Log once per process how the matrix products of a dtype are computed."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
 class _Products(NamedTuple):
-    """Kinds of products of a copy on this processor.
+    """Kinds of matrix products of a copy on this processor.
 
     Attributes:
         dtype: data type of all products except 8-bit integer ones.
@@ -298,7 +298,7 @@ class _Products(NamedTuple):
 
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
-    """Choose the products for a dtype on this processor; the log names them."""
+    """Choose the kinds of matrix products for a dtype on this processor; the log names them."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
@@ -336,7 +336,7 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 @functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
-    """Find the dtype with the fastest products on this processor, by a short trial.
+    """Find the dtype with the fastest matrix products on this processor, by a short trial.
 
     Args:
         products: sizes (outputs, inputs), each with its number of occurrences. Equal arguments get the same answer

@@ -34,11 +34,11 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
         capabilities = decoder_capabilities(model)
         output = getattr(getattr(model, "decoder", None), "output_projection", None)
         if not capabilities.has_output_vocabulary:
-            raise ValueError(f"--shortlist goes with models of this project only, not with {type(model).__name__}")
+            raise ValueError(f"--shortlist works only with models of this project, not with {type(model).__name__}")
         if capabilities.large_vocabulary_trick:
             raise ValueError(
-                f"--shortlist does not go with --large-vocabulary-trick {capabilities.large_vocabulary_trick}, with "
-                "which the model's softmax runs over its own list: leave it out"
+                f"--shortlist does not go with --large-vocabulary-trick {capabilities.large_vocabulary_trick}, which "
+                "already restricts the softmax to its own list: leave it out"
             )
         if capabilities.has_adaptive_softmax or not (
             is_plain_linear(output) or isinstance(output, (SharedTableOutput, OutputLayer))

@@ -126,12 +126,12 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
     which = which or "their sum overflows"
     what = f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
     if skip_overflow and overflow.any() and not (loss.masked_fill(overflow, 0).abs() >= LARGEST_LOSS).any():
-        logger.warning(f"{what}The update is skipped and the scale of the loss lowered")
+        logger.warning(f"{what}The update is skipped, and the loss scale is lowered")
         return True
     raise NonFiniteLossError(
         f"{what}The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
-        "their text"
+        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs are reported again, look "
+        "at their text"
     )
 
 
@@ -221,7 +221,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "first update with the coverage loss; from update 0, training may not converge",
+            "help": "first update with the coverage loss; training may not converge if it starts at update 0",
         },
     )
     coverage_loss_ramp: int = field(
@@ -254,8 +254,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
-            "al.: 1)",
+            "help": "weight of the loss of attending to words of sentences that this extractor finds improbable (Hsu "
+            "et al.: 1)",
         },
     )
     inconsistency_top: int = field(
@@ -308,8 +308,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
-            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop leaves out of "
-            "some updates: choose one, or a model with --pointer"
+            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop skips in some "
+            "updates: choose one, or a model with --pointer"
         )
 
 
@@ -326,23 +326,23 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
-            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+            f"--criterion {name} does not train the switch of --pointer switch: choose --criterion summarization_nll"
         )
     if pointer != "none" and name.startswith("label_smoothed"):
         raise ValueError(
-            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
+            f"--criterion {name} would require --pointer {pointer} to copy words of other documents: "
             "choose --criterion summarization_nll, which has --label-smoothing too"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(
-            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+            f"--criterion {name} would need words that --large-vocabulary-trick leaves out: choose "
             "--criterion summarization_nll"
         )
     if name == "adaptive_loss" and not adaptive_softmax:
         raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
     if adaptive_softmax and name != "adaptive_loss":
         raise ValueError(
-            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
+            f"--criterion {name} would treat the states of a model with --adaptive-softmax-cutoff as logits: choose "
             "--criterion adaptive_loss, or leave out the cutoffs"
         )
 

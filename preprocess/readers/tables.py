@@ -33,7 +33,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
     for split, stems in names.items():
         there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
         if len(there) > 1:
-            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: take one away")
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
         if there:
             found[split] = there[0]
     return found
@@ -89,9 +89,9 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         self.files = {key: existing(f"--{key}", path) for key, path in files.items()}
         self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+            raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
         if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError("--no-quotes: goes with CSV and TSV")
+            raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
         self.counts.clear()  # the examined lines will be read and counted again
@@ -109,7 +109,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             "--delimiter",
             metavar="CHAR",
             help='for CSV and TSV: separator of cells, a character or "tab" (default: the one of comma, tab, semicolon '
-            "and bar with which the header has the columns)",
+            "and bar for which the header has the columns)",
         )
         add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
         add(
@@ -145,9 +145,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
         """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
 
-        Raises:
-            InputError: the header has them with no delimiter; the message is about the delimiter that yields the most
-                columns.
+        Raises: InputError: no delimiter gives a header with them; the message is about the delimiter that gives the
+        most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []

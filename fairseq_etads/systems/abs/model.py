@@ -219,8 +219,8 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
         for table in (self.encoder.embed_tokens, self.decoder.embed_tokens, self.decoder.embed_context):
             if table.weight.dtype in (torch.float16, torch.bfloat16):
                 raise ValueError(
-                    f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, where the optimiser "
-                    "has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
+                    f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, because the optimiser "
+                    "then has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
                 )
             length = table.weight.norm(dim=1, keepdim=True)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))

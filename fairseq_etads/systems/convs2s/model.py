@@ -169,7 +169,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Number of rows of a table of positions, including the first ones, which stand for none."""
+    """Number of rows of a table of positions, including the first ones, which stand for no position."""
     return positions + int(dictionary.pad()) + 1
 
 

@@ -14,6 +14,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
+from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
@@ -40,7 +41,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
+            "help": "temperature (tau): larger values edit the references more; values near 0 do not edit them",
         },
     )
     raml_samples: int = field(
@@ -151,8 +152,8 @@ class SummarizationRAML(SummarizationNLL):
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
-                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves most words "
-                "out: choose one"
+                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "
+                "words: choose one"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
@@ -245,15 +246,15 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     plain, chosen = of_reference.nonzero()[:, 0], (~unchanged).nonzero()
     pairs, edited = torch.cat([plain, chosen[:, 0]]), tuple(chosen.T)
     device = sample["target"].device
-    rows, count = pairs.to(device), len(sample["target"])
+    rows, count = to_device(pairs, device), len(sample["target"])
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
-    target, changed = edits.target[edited].to(device), edits.changed[edited].to(device)
+    target, changed = (to_device(x[edited], device) for x in (edits.target, edits.changed))
     batch["target"][len(plain) :] = target
     # The word before position t + 1 is the word at position t, whether padding is on the left or on the right.
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {
         **batch,
-        "weights": torch.cat([of_reference[plain], weights[edited]]).to(device),
+        "weights": to_device(torch.cat([of_reference[plain], weights[edited]]), device),
         "nsentences": count,
     }

@@ -17,7 +17,7 @@ from fairseq_etads.layers.embedding import VocabularyEmbedding
 
 
 def use(monkeypatch, plain):
-    """Compute everything the plain way, or everything in the smallest possible chunks."""
+    """Compute everything in the plain way, or everything in the smallest possible chunks."""
     monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
     monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)

@@ -212,7 +212,7 @@ def test_without_a_pointer_such_words_are_unknown_and_can_be_replaced():
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory's two dictionaries: the second knows fewer of the same words."""
+    """A data folder's two dictionaries: the second knows fewer of the same words."""
     for side, bound in (("source", KNOWN), ("target", GENERATED)):
         dictionary = make_dictionary(tail=5)
         dictionary.count[bound:] = [0] * (len(dictionary) - bound)
