@@ -34,7 +34,7 @@ def direct(q, k, v, center, scope):
 
 
 def two_columns(q, k, v, center, scope):
-    """-2/s² t² + 4c/s² t with centred and scaled positions t, padded to a head width of 8 more."""
+    """-2/s² t² + 4c/s² t with centred and scaled positions t, padded to 8 additional columns of the head."""
     length, width = k.shape[2:]
     t = (torch.arange(length, dtype=q.dtype) - (length - 1) / 2) / length
     c, s = (center - (length - 1) / 2) / length, scope / length

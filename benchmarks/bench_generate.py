@@ -11,8 +11,8 @@ Weights are random: the cost of a step does not depend on them. The systems alte
 
 Each system runs as in its own command. fairseq's model is prepared by the calls of ``fairseq-generate``: its task's
 generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results. The
-measurement is refused if fairseq's product with the vocabulary is not the plain one: for parameters without gradient,
-which its command never has, torch computes a batched product, and the whole search takes twice as long.
+measurement is refused if fairseq's product with the vocabulary is batched. torch batches it for parameters without
+gradient, which never occur in fairseq's command, and the whole search then takes twice as long.
 
 Every system has its own process, in which its peak memory is also measured. "avx2" shows the speed of a processor
 without AVX-512. The results of each processor and instruction set are a file in ``benchmarks/results/generate/``; the
@@ -98,8 +98,8 @@ def with_fairseq(args, dictionary):
 def random_shortlist(args, dictionary):
     """Make a table with lists of the same lengths and overlaps as for real text.
 
-    FREQUENT words are on all lists. In addition to these and its own words, a list has words from a pool, which
-    represents the words associated with the words of many documents.
+    FREQUENT words are on all lists. In addition to these and its own words, a list has words from a pool, which stands
+    for words that are associated with many documents.
     """
     words = known_words(dictionary)
     generator = torch.Generator().manual_seed(0)
@@ -181,7 +181,9 @@ def sample_of(source):
 
 
 def made(system, args, dictionary):
-    """Make a function that summarises documents (B, 400), optionally with a number of words; None: not installed."""
+    """Make a function that summarises documents (B, 400), optionally with a number of words; returns None if the
+    system is not installed.
+    """
     torch.manual_seed(0)
     name, *number_format = system.split()
     if name == "fairseq":
@@ -201,9 +203,9 @@ def documents(args, dictionary):
 class System(Peer):
     """One system in its own process; its first line is ``about``, and afterwards it receives requests for times.
 
-    In one process, systems would disturb each other: as soon as there are CTranslate2's threads in addition to torch's,
-    the OpenMP runtime sees more threads than cores and lets waiting ones sleep, and searches with many small operations
-    take twice as long.
+    In one process, systems would disturb each other: with CTranslate2's threads in addition to torch's, the OpenMP
+    runtime sees more threads than cores and lets waiting ones sleep, so searches with many small operations take twice
+    as long.
     """
 
     def __init__(self, system, environment):

@@ -30,7 +30,7 @@ SYSTEMS = (
 
 
 def table(report):
-    """Markdown: seconds and MiB of fairseq's transformer, and the others' ratios to it, for each length."""
+    """Make a Markdown table for each length: seconds and MiB of fairseq's transformer, and the others' ratios to it."""
     lengths = list(report["lengths"].values())
     lines = ["| tokens | " + " | ".join(f"{int(length):,}" for length in report["lengths"]) + " |"]
     lines.append("|---|" + "---|" * len(lengths))

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_prepare.py [--output benchmarks/results/prepare.json]
 
-Stories of 800 words are generated: words with a Zipf law's frequencies (so that rare ones keep coming), capitals,
+Generated stories have 800 words: words with the frequencies of Zipf's law (so that rare ones keep coming), capitals,
 numbers, quotes, brackets and abbreviations. Then
 
 - "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as in
@@ -166,9 +166,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "prepare.json")
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--runs", type=int, default=3, help="number of number of runs of each tokeniser (default: %(default)s)"
-    )
+    parser.add_argument("--runs", type=int, default=3, help="number of runs of each tokeniser (default: %(default)s)")
     args = parser.parse_args()
     report = {"jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
     with tempfile.TemporaryDirectory() as name:

@@ -3,13 +3,12 @@
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
     python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
 
-Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
-words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (except BART's, which are
-not trained on titles). An epoch has 3,803,957 pairs. A step is fairseq-train's work for a batch: fairseq's ``Trainer``
-with forward, loss, backward, clipping, Adam and logging. If a preset has the large-vocabulary trick, it is used in both
-columns. Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are random: the cost of a step does
-not depend on them. For systems with a further training method (entailment pairs, rewards), this is training by
-likelihood.
+Batches have 64 articles of 31 words with titles of 8, Gigaword's average lengths. One dictionary has 68,885 words, as
+in Rush et al. and Nallapati et al. for titles. Each preset has its own sizes (except BART's, which are not trained on
+titles). An epoch has 3,803,957 pairs. A step is fairseq-train's work for a batch: fairseq's ``Trainer`` with forward,
+loss, backward, clipping, Adam and logging. If a preset has the large-vocabulary trick, it is used in both columns.
+Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are random: the cost of a step does not
+depend on them. For systems with a further training method (entailment pairs, rewards), this is training by likelihood.
 
 Times are the CPU seconds of this process on one thread, which other processes disturb less than wall-clock time. They
 are medians of steps in which some presets (--together) alternate.
@@ -88,7 +87,7 @@ def seconds(archs, args):
 
 
 def measure(args):
-    """Make the report, as JSON types; rows of other presets in --output stay."""
+    """Make the report, as JSON types; rows of other presets in --output are kept."""
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():

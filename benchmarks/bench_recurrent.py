@@ -2,9 +2,9 @@
 
     python benchmarks/bench_recurrent.py [--output benchmarks/results/recurrent.json]
 
-A step is all of training: forward and backward pass with --criterion summarization_nll, the gradient's norm and
-clipping, and the optimiser, on batches of 50 documents of up to 35 words with summaries of up to 10 (Gigaword's shape),
-words drawn by Zipf's law. The variants alternate in one process, each step with another batch:
+A step is a complete training step: forward and backward pass with --criterion summarization_nll, the gradient's norm
+and clipping, and the optimiser, on batches of 50 documents of up to 35 words with summaries of up to 10 (Gigaword's
+lengths), with words drawn by Zipf's law. The variants alternate in one process, each step with another batch:
 
 - words_lvt5k with 20,000 and with 400,000 words, with --optimizer lazy_adadelta;
 - the same with 400,000 words and the full softmax (gru_seq2seq), with fairseq's --optimizer adadelta;
@@ -25,7 +25,7 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from records import compare, write_record
 
 from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 

@@ -3,8 +3,8 @@
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both use the model and the options of the checkpoint, which was trained by likelihood: an untrained model writes the
-longest possible summaries. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is the work of
+Both use the model and the options of the checkpoint, which was trained by likelihood, because an untrained model writes
+the longest possible summaries. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is the work of
 fairseq's ``Trainer`` for a batch. Times are the CPU seconds of this process, which other processes disturb less than
 wall-clock time. The two steps alternate on the same batches, and the ratio compares the two steps of one batch.
 
@@ -154,8 +154,10 @@ def main():
         "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},
     }
     if args.profile:
-        report["CPU seconds of the parts of a step with rewards, one thread"] = profile(trainings[REWARDS], samples)
-        print(report["CPU seconds of the parts of a step with rewards, one thread"])
+        report["CPU seconds of each part of a training step with rewards, on one thread"] = profile(
+            trainings[REWARDS], samples
+        )
+        print(report["CPU seconds of each part of a training step with rewards, on one thread"])
     write_record(args.output, report, args)
 
 

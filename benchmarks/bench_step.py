@@ -3,8 +3,9 @@
     python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
     python benchmarks/bench_step.py --table                      print the table of earlier results
 
-Sizes and systems are the same as in bench_generate.py. Summaries of 10 and of 50 words are searched. The difference of
-their times, divided by 40, is a step, so that the encoder and other work per document do not count. Each part is timed
+Sizes and systems are the same as in bench_generate.py. Summaries of 10 and of 50 words are searched. The time of a step
+is the difference of their times divided by 40, so that the encoder and other work per document do not count. Each part
+is timed
 at its call: products with weights, the rest of attention (products with keys and values, softmax, gate), the rest of
 the decoder (norms, sums, word vectors), and everything outside it (log-softmax, the pointer's mixture, the choice of
 hypotheses).
@@ -25,8 +26,8 @@ import generate_table
 from machines import machine, processor
 from records import write_record
 
-from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
-from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
+from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
+from fairseq_etads.search.inference import Int8Linear, PackedLinear, WideLinear
 
 RESULTS = Path(__file__).parent / "results" / "step.json"
 BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"
@@ -43,7 +44,7 @@ PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
 class PartClock:
-    """Times of parts of a decoder, each without the parts inside it.
+    """Times of the parts of a decoder, each without its own parts.
 
     Attributes:
         seconds: total time of each part so far.

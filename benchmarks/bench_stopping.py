@@ -4,8 +4,8 @@
 
 ``scripts/quickstart.sh --steps 600`` trains the model in DIR, unless there is one; this takes some minutes. It
 summarises the first documents of the test split under each length penalty and each rule. The report has the decoder's
-steps and extended hypotheses per document, the numbers of documents with a better or worse best score than by fairseq's
-rule, and the CPU seconds. Steps and hypotheses depend on the model, hardly on the machine.
+steps and extended hypotheses per document, the numbers of documents with a better or worse best score than with
+fairseq's rule, and the CPU seconds. Steps and hypotheses depend on the model, but hardly on the machine.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Directory of the data and path of a checkpoint; quickstart.sh makes them if they do not exist."""
+    """Folder of the data and path of a checkpoint; quickstart.sh makes them if they do not exist."""
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():
         limits = ["--steps", str(steps), "--minutes", "60"]

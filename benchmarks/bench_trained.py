@@ -5,10 +5,10 @@
 
 The model comes from ``scripts/quickstart.sh``, which trains it in DIR unless there is one, or from a RUN of
 scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (beam 5, 4 to 30
-tokens, no word pair twice) in each dtype, over all words or a shortlist, and stops by fairseq's rule or by the
-admissible one. The systems alternate on each batch of 10 documents, and the medians of a batch's runs are added:
-documents per second. The report also has tokens per summary, ROUGE F1 of the words, and the number of summaries that
-differ from float32 over all words by the same rule. For other scores and lengths see bench_stopping.py.
+tokens, no repeated bigram) in each dtype, over all words or a shortlist, with fairseq's stopping rule or the admissible
+one. The systems alternate on each batch of 10 documents; documents per second come from the sum of the batches' median
+times. The report also has tokens per summary, ROUGE F1 of the words, and the number of summaries that differ from
+float32 over all words by the same rule. For other scores and lengths see bench_stopping.py.
 """
 
 import argparse

@@ -199,7 +199,7 @@ def main(arguments=None):
     parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.at_once < 2:
-        parser.error(f"--at-once {args.at_once}: must be at least 2, since every system alternates with the first")
+        parser.error(f"--at-once {args.at_once}: choose 2 or more, because every system alternates with the first")
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     if args.train:

@@ -1,4 +1,4 @@
-"""One table of bench_generate.py's results on several processors."""
+"""Make one table of bench_generate.py's results on several processors."""
 
 import json
 import re
@@ -28,7 +28,9 @@ def reports(folder=RESULTS):
 
 
 def table(found):
-    """Markdown: one row per system; for each report its speeds with their ratios to fairseq, and its memory."""
+    """Make a Markdown table with one row per system; for each report, its speeds with their ratios to fairseq, and
+    its memory.
+    """
     if not found:
         return "(nothing measured yet)"
     top, below = ["| |"], ["|---|"]

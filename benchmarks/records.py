@@ -78,7 +78,7 @@ def _short(value):
 
 
 def _plain(value):
-    """An option's value as JSON can hold it."""
+    """Convert an option's value to a JSON type."""
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -39,12 +39,12 @@ def binarise(
 ) -> None:
     """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless they exist.
 
-    The dictionary also has the words (or subwords) of documents that are not learned, so that pointers can copy them.
+    The dictionary also has unlearned words (or subwords) of documents, so that pointers can copy them.
 
     Args:
         out: folder that holds tokens/.
         text: folder with the raw text, and with tags for factors.
-        like: a prepared directory from which dictionaries are taken, or None.
+        like: a folder of prepared data from which dictionaries are taken, or None.
         read: checksums that watch the files that are read, and list the files that are made next to OUT/bin.
         dictionary: dictionary of the known words; None: the words of the training text are known.
 

@@ -123,7 +123,7 @@ class Control(NamedTuple):
         """
         path = folder / RECORD
         if not path.is_file():
-            raise InputError(f"--like {folder}: not a folder that etads-control has made; it has no {RECORD}")
+            raise InputError(f"--like {folder}: not an output folder of etads-control, because it has no {RECORD}")
         Checksums(folder, "Make it again").verify([RECORD])
         content = read_json(path, "make it again")
         try:
@@ -179,12 +179,12 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
     """
     path = text / "train.target"
     if not path.is_file():
-        raise InputError(f'TEXT "{text}" has no train.target, which says what control words there are; or give --like')
+        raise InputError(f'TEXT "{text}" has no train.target, from which control words are derived; or give --like')
     found = None
     if bins:
         found = LengthBins.of([summary_length(line) for line in read_lines(path)] or [0], bins)
         if len(found.longest) < 2:
-            raise InputError(f"--length-bins {bins}: the lengths of the summaries in {path} do not make two bins")
+            raise InputError(f"--length-bins {bins}: the summary lengths in {path} cannot be divided into two bins")
     return Control(found, dict(sorted(Counter(_origins(text, "train")).items())) if by_origin else None)
 
 
@@ -208,7 +208,7 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
         document, summary, origin = found
         if document is None or summary is None or origin is None:
             names = ", ".join([path.name for path in paths] + [f"{split}.source.{ORIGIN}"] * by_origin)
-            raise InputError(f'TEXT "{text}": {names} must have equally many lines')
+            raise InputError(f'TEXT "{text}": {names} must have the same number of lines')
         yield number, document, summary, origin
 
 
@@ -216,7 +216,8 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """Write a split with control words, and its summaries unchanged; returns the names of the files.
 
     Args:
-        length, origin: length and origin that all documents ask for; 0 and "": the length and origin of each reference.
+        length, origin: length and origin requested for all documents; 0 and "": the length and origin of each
+            reference.
 
     Raises:
         InputError: files are missing or do not match, or the documents already have control words.
@@ -260,7 +261,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         help="take bins and origins from a folder that this command made for training a model",
     )
-    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
+    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: all splits in TEXT)")
     add("--length", metavar="K", type=int, help="give all documents the word of the K-th bin, counting from 1")
     add("--origin", metavar="NAME", help="give all documents the word of this origin")
     return parser
@@ -270,11 +271,11 @@ def _check_fixed(args: argparse.Namespace, control: Control) -> None:
     """Raise InputError for fixed words that are not control words."""
     if args.length is not None:
         if control.bins is None:
-            raise InputError(f"--length {args.length}: there are no words for lengths (--length-bins 0)")
+            raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
         if not 1 <= args.length <= len(control.bins.longest):
             raise InputError(f"--length {args.length}: choose a bin from 1 to {len(control.bins.longest)}")
     if args.origin is not None and control.origins is None:
-        raise InputError(f"--origin {args.origin}: there are no words for origins; give --by-origin")
+        raise InputError(f"--origin {args.origin}: there are no control words for origins; give --by-origin")
     if args.origin is not None and args.origin.lower() not in (control.origins or ()):
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
@@ -286,18 +287,16 @@ def make(args: argparse.Namespace) -> Iterator[str]:
         InputError: options or files are wrong.
     """
     if not args.text.is_dir():
-        raise InputError(f'TEXT "{args.text}" is not a directory; etads-corpus makes one')
+        raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')
     if os.path.realpath(args.out) == os.path.realpath(args.text):
-        raise InputError(f"OUT {args.out}: choose another folder than TEXT")
+        raise InputError(f"OUT {args.out}: is the same folder as TEXT; choose another one")
     if args.like and (args.length_bins is not None or args.by_origin):
-        raise InputError(
-            f"--like {args.like} says which control words there are: leave out --length-bins and --by-origin"
-        )
+        raise InputError(f"--like {args.like} determines the control words: leave out --length-bins and --by-origin")
     bins = BINS if args.length_bins is None else args.length_bins
     if bins < 0 or bins == 1:
         raise InputError(f"--length-bins {bins}: choose 0, or 2 or more")
     if not (args.like or bins or args.by_origin):
-        raise InputError("--length-bins 0: then nothing is left to control without --by-origin")
+        raise InputError("--length-bins 0: without --by-origin, there is nothing to control")
     splits = args.subset or [split for split in SPLITS if (args.text / f"{split}.source").is_file()]
     if not splits:
         raise InputError(f'TEXT "{args.text}" has no file train.source, valid.source or test.source')

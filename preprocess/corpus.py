@@ -106,7 +106,7 @@ def _lines_of(document: Document) -> Optional[DocumentLines]:
 
 
 def _counts_for_all() -> bool:
-    """Tell whether this split counts items without a document, which belong to no split.
+    """Tell whether this split counts items without a document, which do not belong to any split.
 
     Each item is read for every split.
     """
@@ -276,7 +276,7 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete the corpus that --force replaces, with splits, references and tags that the new one may lack.
+    """Delete the corpus that --force replaces, including splits, references and tags that the new one may lack.
 
     Raises:
         InputError: a file of the old corpus is an input of the new one.
@@ -285,7 +285,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
     for path in old:
         if path.resolve() in inputs:
-            raise InputError(f"--force would delete {path}, which is an input; give another --out")
+            raise InputError(f"--force would delete {path}, which is also an input; give another --out")
     for path in (out / NAME, out / "report.json", out / LIST, *old):
         path.unlink(missing_ok=True)
 
@@ -293,8 +293,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     """Read the splits' part of an earlier report.json.
 
-    Raises:
-        InputError: the earlier corpus was made from other inputs or with other options than ``report`` says.
+    Raises: InputError: the earlier corpus was made from other inputs or with other options than those in ``report``.
     """
     path = out / "report.json"
     if not path.exists():
@@ -360,7 +359,7 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _given(options: Any) -> Dict[str, Any]:
-    """The options that are not off or empty; none if a report is damaged."""
+    """The options that are set; none if a report is damaged."""
     if not isinstance(options, dict):
         return {}
     # A seed of 0 also counts as given.
@@ -374,7 +373,7 @@ def _list_files(out: Path, report: Dict[str, Any]) -> None:
 
 
 def _for_report(value: Any) -> Any:
-    """Value of an option in report.json; only the last part of a path, so that a corpus may move."""
+    """Value of an option for report.json; of a path, only the last part, so that a corpus may move."""
     if isinstance(value, list):
         return [_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value

@@ -128,7 +128,7 @@ def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
     inputs = {name: value for name, value in vars(args).items() if name != "out"}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
     if given.count(Path(STANDARD_INPUT)) > 1:
-        raise InputError("standard input (-) is given twice; it can be read once only: write it to a file first")
+        raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
     if Path(STANDARD_INPUT) not in given:
         yield
         return

@@ -8,8 +8,8 @@ package's name stands for its source package.
 
 Output is DIR/{train,valid,test}.{source,target,package}: UTF-8, one document per line, line-aligned; .package has
 ``binary<TAB>source`` package names, which lead to authors and licence. DIR/report.json counts what was dropped, and
-why. No text is in two splits: debian_splits.py says what that means, and the command checks the finished splits before
-it writes them.
+why. No text is in two splits. debian_splits.py defines this, and the command checks the finished splits before it
+writes them.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
             return existing == OUTPUTS  # if files are missing, a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is no report, or another program wrote it
-    raise InputError(f"--out {out} holds another corpus, or a changed one: give another folder, or --force")
+    raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
 
 
 def summarise(report: Report) -> str:
@@ -132,7 +132,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Make a pair of every stanza; an unknown source package is guessed from the package's name."""
+    """Make a pair from every stanza; the name of an unknown source package is guessed from the package's name."""
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -152,10 +152,10 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
     splits, not_used = assign(groups, options)
     for split in SPLITS:
         if not splits[split]:
-            raise InputError(f"--valid-size, --test-size: nothing left for {split} of {len(kept)} pairs")
+            raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
     shared = crossings(splits)
     if shared:
-        raise InputError(f"{len(shared)} texts are in two splits, the first: {shared[0][:80]}")
+        raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
     return splits, groups, dropped + not_used
 
 
@@ -213,7 +213,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Make the content of each of OUTPUTS."""
+    """Make the content of each file in OUTPUTS."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -295,13 +295,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a number is impossible or options do not go together."""
+    """Raise InputError if a number is impossible or options cannot be combined."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
     if options.sample and (options.translation or options.packages or options.lists or chosen):
-        raise InputError("--sample is ready-made: it goes with --out and --force only")
+        raise InputError("--sample is ready-made: combine it only with --out and --force")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")
         if low > high:

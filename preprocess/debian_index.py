@@ -77,7 +77,8 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """Put a text on one line; also returns the number of literal sentence marks in which spaces were inserted.
+    """Put a text on one line; also returns the number of sentence marks in the text itself, into which spaces are
+    inserted.
 
     Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
     """
@@ -114,9 +115,10 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join wrapped lines to one paragraph. List items lose their marker and end in ``;``, the last one in ``.``.
+    """Join wrapped lines to one paragraph. List items lose their marker and end with ``;``, the last one with ``.``.
 
-    An unindented marker counts only where an item can begin: elsewhere a dash may be part of a wrapped sentence.
+    An unindented marker counts only where an item can begin, because elsewhere a dash may be part of a wrapped
+    sentence.
     """
     out: List[str] = []
     text = ""  # running text; the list items after it come next

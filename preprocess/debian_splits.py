@@ -2,9 +2,9 @@
 
 Guaranteed: no source package, no document, no synopsis, and no paragraph or sentence of UNIT_CHARS characters or more
 is in two splits. Source packages with names that differ only in digits and dots (gcc-11, gcc-12) count as one. Texts
-are the same if they are equal after case folding and putting 0 for each run of digits. Paragraphs and sentences are
-also the same if they are equal once each package's own name is masked. Sentences are separated by ``.!?:;`` and a
-space. Shorter phrases ("This package contains the documentation.") and rewordings may be shared.
+are equal if they match after case folding and after replacing each run of digits with 0. Paragraphs and sentences also
+count as equal if they match after each package's own name is masked. Sentences are separated by ``.!?:;`` and a space.
+Shorter phrases ("This package contains the documentation.") and rewordings may be shared.
 
 Method: source packages that share such a text are merged (union-find), and a group goes to one split as a whole, by a
 seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, because of boilerplate in library
@@ -55,7 +55,7 @@ class Pair:
 
 
 def canonical(text: str) -> str:
-    """Normalise a text for comparison: case folded, 0 for each run of digits."""
+    """Normalise a text for comparison: fold case, and replace each run of digits with 0."""
     return re.sub(r"\d+", "0", text.casefold())
 
 

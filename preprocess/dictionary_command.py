@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
     parser.add_argument(
-        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
+        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts from which words are learned"
     )
     parser.add_argument(
         "--documents",
@@ -42,7 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         help="texts with further words that can be copied",
     )
-    parser.add_argument("--size", type=int, default=50000, help="words to learn; -1: all (default: %(default)s)")
+    parser.add_argument(
+        "--size", type=int, default=50000, help="number of words to learn; -1: all (default: %(default)s)"
+    )
     parser.add_argument(
         "--target-size", type=int, metavar="N", help="number of the --size words that can be generated (default: all)"
     )
@@ -70,7 +72,7 @@ def _check(args: argparse.Namespace) -> None:
     }
     missing = [option for option, value in together.items() if value is None]
     if missing and len(missing) < len(together):
-        raise InputError(f"{missing[0]} is missing; {', '.join(together)} go together")
+        raise InputError(f"{missing[0]} is missing; give all of {', '.join(together)}")
     if missing:
         return
     if args.target_size < 1 or 0 < args.size <= args.target_size:
@@ -97,7 +99,7 @@ def main(args: argparse.Namespace) -> None:
     for path, dictionary in written.items():
         write_dictionary(dictionary, path)
         known = known_words(dictionary)
-        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} that can only be copied")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def encode_all(
     made: Checksums,
     read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``made``'s folder.
+    """Encode the files of ``sources`` that are missing in the folder ``destination``, inside the folder of ``made``.
 
     Args:
         out: holds the subword model.

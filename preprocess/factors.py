@@ -82,11 +82,13 @@ class SpacyTagger:
         try:
             self.pipeline = spacy.load(model, disable=["parser", "lemmatizer"])
         except OSError:
-            how = f"python -m spacy download {model}, or name a directory that holds one"
+            how = f"python -m spacy download {model}, or name a folder that contains one"
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Tag words, by the names of TAGS; ``starts`` says which begin a sentence, empty if unknown."""
+        """Tag words, by the names of TAGS; ``starts`` tells which words begin a sentence, and is empty if this is
+        unknown.
+        """
         from spacy.tokens import Doc
 
         document = self.pipeline(Doc(self.pipeline.vocab, words=words, sent_starts=starts or None))
@@ -164,10 +166,11 @@ class FactorValues:
         return values
 
     def _spell(self, words: List[str], raw: str) -> List[str]:
-        """The words in the case of the raw line, with its digits: its words, cut and put together as the tokens were.
+        """The words in the case of the raw line, with its digits: its words, split and joined in the same way as the
+        tokens.
 
-        Where lower-casing changes the number of words (of a capital I with a dot, by --words characters), the words are
-        returned as they are.
+        If lower-casing changes the number of words (a capital I with a dot, in --words characters), the words are
+        returned unchanged.
         """
         line = self.tokenizer.encode(raw)
         tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
@@ -176,7 +179,7 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
-        """Number of words in text without spaces; SentencePiece can make several ("can´t") or none of it."""
+        """Number of words in text without spaces; SentencePiece can make several words of it ("can´t"), or none."""
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
@@ -192,7 +195,7 @@ class FactorValues:
                 values.append(SENTENCE_MARK)
             values += [level] * self._word_count(" ".join(sentence))
         if len(values) != len(words):
-            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; cannot tell them apart")
+            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; they cannot be matched")
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
@@ -209,7 +212,9 @@ class FactorValues:
         if words != len(tags) - tags.count(SENTENCE_MARK):
             raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
         if len(values) != expected:
-            raise InputError(f"{where}: {len(values)} words but {expected} after subwords; cannot put tags on them")
+            raise InputError(
+                f"{where}: {len(values)} words but {expected} after subword segmentation; tags cannot be assigned"
+            )
         return values
 
 
@@ -262,7 +267,7 @@ def make_factors(
     """Write all files that are listed in the module's docstring.
 
     Args:
-        like: a prepared directory from which dictionaries and bins of IDF are taken, or None.
+        like: a folder of prepared data from which dictionaries and bins of IDF are taken, or None.
 
     Raises:
         InputError: tags are missing or wrong, or spaCy is needed but not installed.

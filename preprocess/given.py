@@ -47,14 +47,14 @@ class GivenFiles:
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
             if path is not None and settings.tokens != "gpt2":
-                raise InputError(f"{option} {path}: goes with --tokens gpt2")
+                raise InputError(f"{option} {path}: has no effect without --tokens gpt2")
             if path is None and settings.tokens == "gpt2" and option != "--dictionary":
                 raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (see docs/bart.md)")
             if path is not None and not path.is_file():
                 raise InputError(f"{option} {path}: no such file")
         if self.dictionary is not None and (settings.separate or settings.target_size):
             other = "--separate-dictionaries" if settings.separate else f"--target-size {settings.target_size}"
-            raise InputError(f"--dictionary {self.dictionary}: is for both sides, and excludes {other}")
+            raise InputError(f"--dictionary {self.dictionary}: is for both sides, and cannot be combined with {other}")
         if self.encoder_json is not None and self.vocab_bpe is not None:
             check_gpt2_files(self.encoder_json, self.vocab_bpe)
         if self.model is not None:
@@ -62,13 +62,14 @@ class GivenFiles:
 
     def _check_model(self, settings: Settings) -> None:
         if settings.tokens not in ("bpe", "sentencepiece"):
-            raise InputError(f"--model {self.model}: goes with --tokens bpe or sentencepiece")
+            raise InputError(f"--model {self.model}: has no effect without --tokens bpe or sentencepiece")
         assert self.model is not None
         if not self.model.is_file():
             raise InputError(f"--model {self.model}: no such file")
         if settings.size != Settings.size:
             raise InputError(
-                f"--size {settings.size} has no effect with --model {self.model}, which has its own: leave it out"
+                f"--size {settings.size} has no effect with --model {self.model}, because the model has its "
+                "own size: leave it out"
             )
         if settings.tokens == "bpe":
             read_merges(self.model)
@@ -103,13 +104,15 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         pair = line.split()
         if number > 1 and line and len(pair) != 2:  # the first line gives the version
-            raise InputError(f"{MERGES} {vocab_bpe}: line {number} is not a merge, two pieces and a space between them")
+            raise InputError(
+                f"{MERGES} {vocab_bpe}: line {number} is not a merge (two pieces with a space between them)"
+            )
         if number > 1 and line:
             pieces.append("".join(pair))
     missing = [piece for piece in pieces if piece not in numbers]
     if missing:
         raise InputError(
-            f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not go together: the first has no number for "
+            f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not belong together: the first has no id for "
             f"{len(missing):,} pieces of the second, for example {missing[0]!r}"
         )
 
@@ -121,9 +124,9 @@ def _read_numbers(path: Path) -> Dict[str, int]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{ENCODER} {path}: not JSON ({error})") from None
     if not isinstance(numbers, dict) or not all(type(number) is int for number in numbers.values()):
-        raise InputError(f"{ENCODER} {path}: not an object with a number for each piece")
+        raise InputError(f"{ENCODER} {path}: not an object with an id for each piece")
     if len(set(numbers.values())) < len(numbers):
-        raise InputError(f"{ENCODER} {path}: two pieces have the same number")
+        raise InputError(f"{ENCODER} {path}: two pieces have the same id")
     return numbers
 
 

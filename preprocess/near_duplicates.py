@@ -1,8 +1,9 @@
 """Find documents that are nearly equal, in one split or in two, by MinHash over runs of words (the package datasketch).
 
 The similarity of two documents is Jaccard's: the share of distinct runs of SHINGLE words (lower-cased, without
-punctuation) that both have, among all that either has. MinHash (Broder 1997) estimates it from PERMUTATIONS numbers a
-document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth comparing. Time
+punctuation) that both have, among all runs of either document. MinHash (Broder 1997) estimates it from PERMUTATIONS
+numbers a document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth
+comparing. Time
 and memory are thus proportional to the number of documents: about 10 KB each.
 """
 
@@ -80,7 +81,7 @@ def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
 
 
 def _nothing() -> None:
-    """Do nothing when a process starts."""
+    """Do nothing at the start of a process."""
 
 
 def bands(similarity: float) -> Tuple[int, int]:
@@ -139,9 +140,8 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
     Equal documents, which :func:`.overlap.overlap` counts, are compared once.
 
-    Returns:
-        The part of report.json: for each split, how many documents are nearly equal to one before them ("within") or to
-        one of an earlier split ("also in train"); examples; what it depends on.
+    Returns: The part of report.json: for each split, the number of documents that are nearly equal to an earlier one
+    ("within") or to one of an earlier split ("also in train"); examples; and the settings.
     """
     index = _Index(similarity)
     counts: Dict[str, Dict[str, int]] = {
@@ -169,7 +169,7 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
 
 def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
-    """Show a pair with the beginnings of its documents; ``value`` is minus the similarity."""
+    """Show a pair by the beginnings of its documents; ``value`` is minus the similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
     start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference

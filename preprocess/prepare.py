@@ -1,4 +1,4 @@
-"""Convert parallel text to a directory that fairseq-train reads: the command ``etads-prepare``.
+"""Convert parallel text to a folder that fairseq-train reads: the command ``etads-prepare``.
 
 Text is tokenised, subwords are learned and applied, and the result is binarised. Tokenisers and subword models are used
 through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive``, with the options that this
@@ -54,7 +54,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
     """
     listed = Checksums(text, "Make the text again")
     if not text.is_dir():
-        raise InputError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
+        raise InputError(f'TEXT "{text}" is not a folder; etads-debian --sample --out {text} makes one')
     checksums = {}
     for split in splits:
         counts = {}
@@ -62,7 +62,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
             path = text / f"{split}.{side}"
             if not path.is_file():
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
-                raise InputError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
+                raise InputError(f'TEXT "{text}" has no file {path.name}; it must contain {expected}')
             made.watch(path)
             checksums[path.name], counts[path] = checksum_and_lines(path)
             listed.compare(path.name, checksums[path.name])
@@ -139,8 +139,8 @@ def prepare(
     """Make the missing files in ``out``; returns the options for new text (see :func:`inference_options`).
 
     Args:
-        like: a prepared directory from which settings, subword model and dictionaries are taken; ``text`` may then have
-            only some of the splits.
+        like: a folder of prepared data from which settings, subword model and dictionaries are taken; ``text`` may
+            then have only some of the splits.
         given: files with subwords and a dictionary from elsewhere.
         shard: the only shard of the words to make (see :mod:`etads_preprocess.word_shards`).
 
@@ -148,9 +148,13 @@ def prepare(
         InputError: the text, the options or an earlier output are wrong.
     """
     if "\n" in str(out):
-        raise InputError("OUT has a line break in its path, which commands that read the options would lose: rename it")
+        raise InputError(
+            "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
+        )
     if os.path.realpath(text) == os.path.realpath(out):
-        raise InputError(f"OUT {out} is also TEXT, and would replace its checksums: name another folder")
+        raise InputError(
+            f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
+        )
     with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
         return _prepare(settings, text, out, jobs, like, given, shard)
 
@@ -251,7 +255,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for text that is already tokenised; "
         "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
     )
-    add("--size", type=int, help="BPE merges, SentencePiece pieces, or words kept (default: 8000)")
+    add(
+        "--size",
+        type=int,
+        help="BPE merges, SentencePiece pieces, or words kept (default: 8000)",
+    )
     add(
         "--model",
         metavar="FILE",
@@ -259,7 +267,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learned "
         "from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their numbers")
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their ids")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file of GPT-2's merges")
     add(
         "--dictionary",
@@ -329,7 +337,7 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
-        raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
+        raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
     is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and there is no piece for sentence marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(

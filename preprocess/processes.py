@@ -56,7 +56,7 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and keep its exception: a pool only says that a process has ended."""
+    """Call ``start`` and keep its exception, because a pool only reports that a process has ended."""
     global _start_error
     try:
         start(*arguments)

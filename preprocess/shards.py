@@ -1,4 +1,4 @@
-"""One of several shards of work that separate processes do: ``--shard I/N``."""
+"""Divide work among separate processes: ``--shard I/N``."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """Share ``number`` of ``shares``, counted from 1."""
+    """Shard ``number`` of ``shares``, counted from 1."""
 
     number: int
     shares: int

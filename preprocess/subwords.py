@@ -46,7 +46,7 @@ def read_merges(path: Path) -> List[str]:
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:
-            raise InputError(f"--model {path}: line {number} is not a merge, two pieces and a space between them")
+            raise InputError(f"--model {path}: line {number} is not a merge (two pieces with a space between them)")
     if not merges:
         raise InputError(f"--model {path}: no merges in it")
     return merges
@@ -95,7 +95,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     if every > 1:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
-        print(f"SentencePiece learns from one of {every} lines of the training text", file=sys.stderr)
+        print(f"SentencePiece learns from one in {every} lines of the training text", file=sys.stderr)
     learnt = io.BytesIO()  # SentencePiece would not notice a full disk
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -60,4 +60,4 @@ def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> 
         names_file.unlink(missing_ok=True)
     else:
         write_text(names_file, "".join(f"{name}\n" for name in names), errors="replace")
-        print(f"== which document each line belongs to: {names_file}", file=sys.stderr)
+        print(f"== the document of each line is listed in: {names_file}", file=sys.stderr)

@@ -34,7 +34,9 @@ def share_path(output: Path, shard: Shard) -> Path:
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Everything that decides the summaries: the command, the number of documents, and SHA-256 of the input files."""
+    """Everything that determines the summaries: the command, the number of documents, and the SHA-256 of the input
+    files.
+    """
     return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
 
@@ -62,8 +64,8 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     """Write the best summaries in a log of fairseq as a shard.
 
     Args:
-        numbers: numbers of documents, in the order in which fairseq read them; None: the log has the numbers
-            themselves, and says at its end how many there are.
+        numbers: numbers of documents, in the order in which fairseq read them; None: the log contains the numbers, and
+            at its end the number of documents.
 
     Raises:
         InputError: a summary is missing.
@@ -85,7 +87,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """Return the summaries of all documents in order if all shards exist; otherwise print the missing ones, return
+    """Return the summaries of all documents in order if all shards exist; otherwise print the missing ones and return
     None.
     """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
@@ -111,13 +113,13 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
         expected += 1
     if expected != documents:
         raise InputError(
-            f"{output}.shards: document {expected:,} of {documents:,} (from 0) has no summary, or the one before has "
-            "two; delete the folder and make them again"
+            f"{output}.shards: document {expected:,} of {documents:,} (from 0) has no summary, or the previous one has "
+            "two; delete the folder and make the summaries again"
         )
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Do the part of generate.sh before fairseq's work, or with --log after it.
+    """Do the part of generate.sh before fairseq's work or, with --log, after it.
 
     Prints "done" if the shard is complete, or "joined" if all are and OUT has been written.
     """
@@ -126,7 +128,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--documents", type=int, required=True, help="number of documents in all shards")
     parser.add_argument("--command", required=True, help="fairseq's command")
-    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that decide the result")
+    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that determine the result")
     parser.add_argument("--log", type=Path, help="fairseq's log")
     parser.add_argument("--every", action="store_true", help="fairseq has read every N-th document of a file")
     parser.add_argument("--names", type=Path, required=True, help="names of all documents, one per line")

@@ -14,14 +14,12 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
     """Make the part of report.json about words; needs the plugin.
 
     Args:
-        out: the prepared directory, with tokens/ and bin/.
+        out: the folder of prepared data, with tokens/ and bin/.
         wanted: the requested number of words, by side.
 
-    Returns:
-        "known", the number of words (or subwords) that a model knows of each side, without special symbols; "asked";
-        and "summaries", by split: "words" of the summaries; "unknown", the number of these that are not known on the
-        summaries' side; "copyable", the number of unknown words that occur in their document, which is not truncated
-        here.
+    Returns: "known", the number of words (or subwords) that a model knows of each side, without special symbols;
+    "asked"; and "summaries", by split: "words" of the summaries; "unknown", the number of these that are not known on
+    the summaries' side; "copyable", the number of unknown words that occur in their untruncated document.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -47,7 +45,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Describe the report in words, and warn of a side with far fewer words than requested."""
+    """Describe the report in sentences, and warn of a side with far fewer words than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

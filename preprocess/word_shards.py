@@ -25,7 +25,7 @@ def shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """List all shards that belong to those found in a folder; empty if there are none.
+    """List all shards of the same division as the shards in a folder; empty if there are none.
 
     Raises:
         InputError: the folder has shards of different divisions, such as 1/2 and 1/3.

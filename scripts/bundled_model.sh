@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train a model that comes with the project: "etads-summarize debian" or "etads-summarize paper".
+# Train one of the models that come with the project, for "etads-summarize debian" or "etads-summarize paper".
 #
 #   scripts/bundled_model.sh [debian] [options] [-- options of fairseq-train]
 #   scripts/bundled_model.sh paper --data DIR [options] [-- options of fairseq-train]
@@ -9,16 +9,16 @@
 #   paper         backgrounds of biomedical articles from their introductions (SumPubMed), by scripts/train.sh --long
 #
 #   --out DIR     default: runs/debian or runs/paper in the repository; DIR/model is the model folder
-#   --text DIR    the texts: what etads-debian or etads-corpus sumpubmed made (default of debian: made here, of all packages
-#                 that APT lists; of paper: made here, of --data)
-#   --data DIR    paper: SumPubMed as scripts/prepare_sumpubmed.sh reads it
+#   --text DIR    the texts: output of etads-debian or etads-corpus sumpubmed (default: made from all packages that APT lists,
+#                 or from --data)
+#   --data DIR    paper: SumPubMed, in a form that scripts/prepare_sumpubmed.sh reads
 #   --size N      words that can be generated; all others are copied (default: 4000; paper: 8000)
 #   --steps N     default: 6000, 75 minutes on one core; paper: 9017, about 90 minutes
 #   --seed N      default: 1
 #
-# debian: 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no word
-# pair twice. paper: --recipe base on the 200 words that an extractor picks (docs/long.md). Scores of the test split are in
-# DIR/rouge.json. Can be interrupted and started again.
+# debian: 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no
+# repeated bigram. paper: --recipe base on the 200 words that an extractor picks; a content model chooses the sentences of summaries
+# (docs/long.md). Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -30,13 +30,13 @@ out=${out:-$ROOT/runs/$model}
 [ -n "$size" ] || case $model in debian) size=4000 ;; paper) size=8000 ;; esac
 [ -n "$steps" ] || case $model in debian) steps=6000 ;; paper) steps=9017 ;; esac
 for name in size steps seed; do need_integer "--$name" "${!name}"; done
-[ "$model" = paper ] || [ -z "$data" ] || die "--data $data: goes with paper"
+[ "$model" = paper ] || [ -z "$data" ] || die "--data $data: has no effect without paper"
 [ "$model" = debian ] || [ -n "$text" ] || [ -n "$data" ] || die "paper: --data or --text is missing; see --help"
 need_folder --out "$out"
 use_environment
 
-# train_debian, train_paper: the model in DIR, with summaries and scores of the test split. The array DECODING becomes the model
-# folder's defaults.
+# train_debian, train_paper: train the model in DIR, and summarise and score the test split. The options in the array DECODING
+# become the defaults of the model folder.
 train_debian() {
     DECODING=(--beam 5 --min-len 3 --max-len 30 --no-repeat-ngram-size 2)
     GENERATE=("${DECODING[@]}" --cpu)
@@ -48,15 +48,15 @@ train_debian() {
 }
 
 train_paper() {
-    DECODING=(--beam 5 --min-len 85 --max-len 128 --no-repeat-ngram-size 3)
+    DECODING=(--min-len 85 --max-len 128 --no-repeat-ngram-size 3)
     [ -n "$text" ] || { text=$out/text; supervise etads-corpus sumpubmed --data "$data" --out "$text"; }
     supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
         --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
-    summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --cpu
+    summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --content "$out/shortened/extractor" --cpu
     score_once "$out" "$text"
 }
 
-# describe_debian, describe_paper: the end of the model card.
+# describe_debian, describe_paper: print the end of the model card.
 describe_debian() {
     cat << 'CARD'
 
@@ -64,7 +64,7 @@ describe_debian() {
 
 The texts are the descriptions and synopses of the packages in Debian 12 (bookworm), section main, written by the packages'
 maintainers; all of these packages follow the Debian Free Software Guidelines, each under a licence of its own. The split keeps
-packages that share texts together. `scripts/bundled_model.sh` of fairseq-etads makes this model. It has learnt to write
+packages that share texts together. `scripts/bundled_model.sh` of fairseq-etads makes this model. It has learned to write
 synopses of software packages, and nothing else.
 CARD
 }
@@ -77,10 +77,12 @@ describe_paper() {
 The texts are SumPubMed (Gupta et al. 2021, MIT licence): the first 400 to 520 words of the introductions of articles in journals of
 BioMed Central, and the background sections of their abstracts. 26,284 pairs were used for training, 850 for
 validation, 563 for the test. `scripts/bundled_model.sh paper` of fairseq-etads makes this model: an extractor picks up to 200 words
-of a document, and an ETADS with a pointer rewrites them.
+of a document, an ETADS with a pointer rewrites them in twelve ways, and a content model chooses the sentences of the summary from
+these hypotheses and from the whole document.
 
-It has learnt to write the background of a biomedical article from its introduction, and nothing else. A summary is mostly copied,
-and may join what does not belong together. It says nothing about results that are not in the document, and is no medical advice.
+It has learned to write the background of a biomedical article from its introduction, and nothing else. Most sentences of a summary
+are the document's own, word for word (`Summary.chosen` tells which), and it may join what does not belong together. It says
+nothing about results that are not in the document, and is no medical advice.
 Of documents of another kind, it makes sentences in the style of such backgrounds; `Summary.surprisal` and a warning of
 `etads-summarize` tell when a document is unlike the articles.
 CARD

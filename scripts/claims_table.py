@@ -62,7 +62,7 @@ def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) ->
 
 
 def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
-    """Differences of figures of two systems, first minus second: "+1.2 / -0.3 (3, 1 trainings)"."""
+    """Format differences between two systems' figures, first minus second: "+1.2 / -0.3 (3, 1 trainings)"."""
     values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
     if any(value is None for pair in values for value in pair):
         return None
@@ -240,7 +240,9 @@ def against_lead(answers: Answers, system: str) -> Optional[str]:
 
 
 def cost(row: Row, deviation: float) -> str:
-    """The number of trainings a side that would show the published size, at 80 % power: uncorrected and corrected."""
+    """The number of trainings per side that would show the published size with 80 % power: uncorrected and
+    corrected.
+    """
     if not row.published:
         return ""
     claims = sum(other.paper == row.paper for other in ROWS)
@@ -252,7 +254,7 @@ def cost(row: Row, deviation: float) -> str:
 
 
 def cell(row: Row, answers: Answers) -> str:
-    """Answer, and what a decision would cost if there is none."""
+    """The answer or, if there is none, the number of trainings needed for a decision."""
     found = row.answer(answers)
     needed = cost(row, answers.deviation)
     if found is None:

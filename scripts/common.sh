@@ -4,7 +4,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
-# The plugin next to these scripts is used, which may differ from the installed one.
+# Use the plugin next to these scripts, which may differ from the installed one.
 PLUGIN=fairseq_etads
 [ ! -f "$ROOT/fairseq_etads/__init__.py" ] || PLUGIN=$ROOT/fairseq_etads
 
@@ -17,9 +17,10 @@ say() {
     echo "== $*" >&2
 }
 
-# Ctrl-C ends a script even if the running command uses it for something else.
+# Ctrl-C ends a script even if the running command handles the signal in another way.
 trap 'exit 130' INT
-# If a command fails silently, the script reports it. Status 2 means that the command has said why; above 128, a signal.
+# If a command fails silently, the script reports it. Status 2 means that the command has printed an error; a status above 128 means
+# a signal.
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
 # number_of_version: print the version that fairseq_etads/version.py finds.
@@ -27,7 +28,7 @@ number_of_version() {
     python3 "$ROOT/fairseq_etads/version.py"
 }
 
-# usage: print the help of the calling script, which is the comment at its head.
+# usage: print the help of the calling script, the comment at its beginning.
 usage() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     echo "  --version prints the version, --help this text"
@@ -67,7 +68,7 @@ supervise() {
     return "$status"
 }
 
-# end_by SIGNAL CHILD: end CHILD and then this script, with the exit status that shells give to SIGNAL.
+# end_by SIGNAL CHILD: end CHILD and then this script, with the exit status that shells use for SIGNAL.
 end_by() {
     kill -TERM "$2" 2>/dev/null || true
     wait "$2" 2>/dev/null || true
@@ -137,7 +138,7 @@ prepare_corpus() {
     supervise etads-prepare "$out/text" "$out/prepared" $defaults ${jobs[@]+"${jobs[@]}"} ${prepare[@]+"${prepare[@]}"}
 }
 
-# inference_options PREPARED: print the options with which fairseq treats new text like the prepared text, one word a line.
+# inference_options PREPARED: print the options that make fairseq process new text like the prepared text, one word per line.
 inference_options() {
     python - "$1" <<'PYTHON'
 import pathlib, sys
@@ -154,15 +155,15 @@ prepared_of() {
     python -m fairseq_etads.jobs.run_record "$1"
 }
 
-# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a command of fairseq; what it says goes to LOG, and to the terminal
-# what a user wants to know of it: progress, warnings, the reason of a failure.
+# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a fairseq command. Its output goes to LOG; the terminal shows
+# progress, warnings and the reason for a failure.
 run_fairseq() {
     supervise python "$ROOT/scripts/fairseq_log.py" "$@"
 }
 
-# train_once RUN PREPARED [options of fairseq-train]: train, and show progress; everything is in RUN/train.log. Does nothing if
+# train_once RUN PREPARED [options of fairseq-train]: train, and show progress; the full output is in RUN/train.log. Does nothing if
 # training with these options and data has finished. Checkpoints are written every 1,000 steps and at the end of every epoch; the
-# last and the best are kept. The plugin's task and criterion are left out if there is another --user-dir among the options.
+# last and the best are kept. If the options contain another --user-dir, the plugin's task and criterion are not set.
 train_once() {
     local run=$1 prepared=$2 plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
     shift 2
@@ -175,16 +176,16 @@ train_once() {
         --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
 }
 
-# once [options of once.py] -- COMMAND...: run a command unless its outputs are there, made by the same command from the same files.
+# once [options of once.py] -- COMMAND...: run a command unless the same command has already made its outputs from the same files.
 once() {
     supervise python "$ROOT/scripts/once.py" "$@" || exit $?
 }
 
-# For train_small: from the 12,000 training pairs of the sample corpus, a model could not learn position embeddings.
+# For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
-# train_small STEPS [options of train.sh] [-- options of fairseq-train]: a model small enough for two cores, regularised
-# for the 12,000 pairs of the sample corpus; the papers' sizes need the papers' corpora.
+# train_small STEPS [options of train.sh] [-- options of fairseq-train]: train a model small enough for two cores,
+# regularised for the 12,000 pairs of the sample corpus; the papers' sizes need the papers' corpora.
 train_small() {
     local steps=$1 options=()
     shift
@@ -201,9 +202,9 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# read_options "OPTIONS" "$@": read options into variables, which hold the defaults: --pg-data VALUE into pg_data, and where OPTIONS
-# says --archs=systems, --archs VALUE into systems. --cpu, if it is among OPTIONS, hides GPUs and makes the array device (--cpu);
-# --, if it is, makes the array more of all that follows it (options of fairseq-train).
+# read_options "OPTIONS" "$@": read options into variables that hold the defaults: --pg-data VALUE sets pg_data. If OPTIONS has
+# --archs=systems, --archs VALUE sets systems. If it has --cpu, --cpu hides GPUs and sets the array device to (--cpu). If it has --,
+# all words after -- become the array more (options of fairseq-train).
 read_options() {
     local offered=" $1 " variable
     device=() more=()
@@ -227,8 +228,8 @@ read_options() {
     done
 }
 
-# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless they are there, made with the same options from the
-# same checkpoints, data and other files among the options.
+# summarise_once RUN OUTPUT [options of generate.sh]: write the summaries of RUN, unless they exist and were made with the same
+# options, checkpoints, data and other input files.
 summarise_once() {
     local run=$1 output=$2 word reads=("$1"/checkpoints/checkpoint_{best,last}.pt)
     shift 2
@@ -236,8 +237,8 @@ summarise_once() {
     once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
-# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt by TEXT/test.target into RUN/rouge.json, unless that is
-# there, of the same files.
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target into RUN/rouge.json, unless it
+# exists and was made from the same files.
 score_once() {
     local run=$1 text=$2
     shift 2
@@ -247,7 +248,7 @@ score_once() {
 
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, and
 # its options), then summarise the test split and score the summaries: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
-# and ROUGE hold options of generate.sh and etads-rouge. Does only what has not been done.
+# and ROUGE hold options of generate.sh and etads-rouge. Skips finished steps.
 run_system() {
     local run=$1 text=$2 prepared=$3 command=()
     shift 3
@@ -260,7 +261,7 @@ run_system() {
     score_once "$run" "$text" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
-# The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
+# The optimiser of Nallapati et al.: Adadelta as in the code on which theirs is based, which ignores their learning rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 
 # Every script has this option. Options after -- are for another command.

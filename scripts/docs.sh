@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Build the site of docs/, or show it in a browser. A broken link or a page that is not in mkdocs.yml is an error.
+# Build the website from docs/, or serve it to a browser. A broken link or a page that is not in mkdocs.yml is an error.
 #
 #   scripts/docs.sh [--out DIR] [--serve]
 #
-#   --out DIR   where the site goes (default: site in the repository)
-#   --serve     show it at http://127.0.0.1:8000 instead, and again whenever a page changes; Ctrl-C ends it
+#   --out DIR   output folder (default: site in the repository)
+#   --serve     serve it at http://127.0.0.1:8000 instead, and reload it whenever a page changes; Ctrl-C ends it
 #
 # It needs the extra "docs" (pip install -c constraints.txt ".[docs]"), on Python 3.11 or newer. The pages load nothing from
 # other servers.

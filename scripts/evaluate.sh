@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Score summaries, and the first words of the documents beside them if those are given, and show a few.
+# Score summaries, and optionally the first words of the documents as a baseline, and show a few examples.
 #
 #   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
 #
 #   --summaries FILE   one summary a line (scripts/generate.sh makes it); may be given several times, to compare systems
 #   --references FILE  one reference a line
-#   --documents FILE   one document a line: also scores each document's first N words, and shows documents
-#   --lead N           how many words (default: 8)
+#   --documents FILE   one document per line: also scores the first N words of each document, and shows documents
+#   --lead N           number of words (default: 8)
 #   --compare          with several --summaries: test whether the first is better than each of the others (etads-compare)
 #   --analyse          with --documents: count copied, new and repeated n-grams of all systems (etads-analyse)
-#   --show N           how many document / reference / summary triples to print (default: 3)
+#   --show N           number of document / reference / summary triples to print (default: 3)
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#summaries[@]} -gt 0 ] || die "--summaries is missing; see --help"
 [ -n "$references" ] || die "--references is missing; see --help"
-[ -z "$lead" ] || [ -n "$documents" ] || die "--lead $lead: needs --documents, whose first words it scores"
+[ -z "$lead" ] || [ -n "$documents" ] || die "--lead $lead: needs --documents, because it scores their first words"
 lead=${lead:-8}
 need_integer --lead "$lead"
 [[ $show =~ ^[0-9]+$ ]] || die "--show $show: choose a whole number"
@@ -45,7 +45,7 @@ score() {
     etads-rouge "$1" "$references" ${more[@]+"${more[@]}"}
     echo
 }
-# write_leads FILE: the first words of each document, as etads-analyse --lead-words takes them.
+# write_leads FILE: write the first words of each document, chosen as etads-analyse --lead-words does.
 write_leads() {
     python - "$documents" "$lead" "$1" ${more[@]+"${more[@]}"} <<'PYTHON'
 import argparse, pathlib, sys
@@ -75,7 +75,7 @@ if [ -n "$compare" ]; then
 fi
 if [ -n "$analyse" ]; then
     systems=()
-    # The first "=" ends a name, so names cannot contain this character.
+    # The first "=" ends a name, so names cannot contain "=".
     for file in "${summaries[@]}"; do systems+=(--system "${file//=/:}=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
         ${more[@]+"${more[@]}"}

@@ -9,8 +9,8 @@ docs/results.md.
     python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
-The first writes extracts of the test documents, by an untrained system. The second finds the best of several by the
-validation pairs, and writes results/extracts.json. The third stores a run. The others convert words for fairseq's
+"extract" writes extracts of the test documents, by an untrained system. "choose" finds the best of several on the
+validation pairs, and writes results/extracts.json. "record" stores a run. The others convert words for fairseq's
 example of a pointer-generator, and its summaries back.
 
 A record is results/CORPUS/SYSTEM-SEED.json, with the command, the code and the machine, the scores of every test
@@ -292,12 +292,12 @@ def main() -> None:
         "--kind", required=True, help="lead-N, lead-N-words, oracle-N; with sumy: textrank-N, lexrank-N, also -words"
     )
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
-    choosing = commands.add_parser("choose", help="find the best extracts by the validation pairs")
+    choosing = commands.add_parser("choose", help="find the best extracts on the validation pairs")
     choosing.set_defaults(run_command=choose)
     choosing.add_argument("--text", type=Path, required=True, help="folder with valid.source and valid.target")
     choosing.add_argument("--corpus", required=True)
     choosing.add_argument("--kinds", nargs="+", required=True, help="as --kind of extract")
-    choosing.add_argument("--results", type=Path, default=RESULTS, help="gets extracts.json (default: %(default)s)")
+    choosing.add_argument("--results", type=Path, default=RESULTS, help="file for the results (default: %(default)s)")
     cutting = commands.add_parser("words", help="convert prepared data for fairseq's example of a pointer-generator")
     cutting.set_defaults(run_command=words)
     cutting.add_argument("folder", type=Path, help="folder for the files")

@@ -157,7 +157,7 @@ class Watcher:
             self.say(shorten(text), False)
         elif text.startswith("train ") and "left out)" in text:
             option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
-            self.say(f"{text}; {option} sets how many are kept", False)
+            self.say(f"{text}; {option} sets the number that is kept", False)
         elif "begin training epoch" in text and not self.step:
             self.began = self.clock()
         elif text.startswith("Loaded checkpoint"):
@@ -204,7 +204,7 @@ class Watcher:
         if self.usual is not None and self.clock() - self.started > 60 * self.usual:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(
-                f"this has taken longer than the usual {self.usual:g} minutes, so this machine is slow or busy; about "
+                f"this has taken longer than the usual {self.usual:g} minutes: the machine is slow or busy; about "
                 f"{duration(left)} left. You can stop it (Ctrl-C) and start it again later: it continues from the "
                 f"last checkpoint ({where})",
                 False,
@@ -234,12 +234,12 @@ class Watcher:
         if self.saved:
             self.say(f"interrupted; step {self.saved:,} is saved, and the same command continues from there", False)
         else:
-            self.say("interrupted before anything was saved: the same command begins again", False)
+            self.say("interrupted before anything was saved: the same command starts from the beginning", False)
 
     def end(self, status: int, log: str) -> None:
         """Show how the command ended."""
         if self.empty:
-            self.say(f"{self.empty:,} documents are empty; so are their summaries", False)
+            self.say(f"{self.empty:,} documents are empty, and so are their summaries", False)
         if status:
             name = os.path.basename(self.command[0])
             self.say(f"{name} failed: {shorten(reason_of(list(self.last), status, self.command))}", False)
@@ -247,7 +247,7 @@ class Watcher:
         elif self.stopped_by_clock:
             share = f" of {self.steps:,} ({self.step / self.steps:.0%})".replace("%", " %") if self.steps else ""
             self.say(
-                f"WARNING: the limit of time ended training after about step {self.step:,}{share}; the summaries will "
+                f"WARNING: the time limit ended training after about step {self.step:,}{share}; the summaries will "
                 "be worse than they could be. Run it again with a longer limit or none: it continues from there",
                 False,
             )
@@ -341,7 +341,7 @@ def main() -> int:
 
 
 def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
-    """Run a command, write its output to a log that the caller has locked, and say how it ended.
+    """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
     Args:
         held: file descriptors of locks that the command inherits.

@@ -3,51 +3,52 @@
 #
 #   scripts/generate.sh --run DIR --output FILE [options] [-- options of fairseq-generate or fairseq-interactive]
 #
-#   --run DIR        what scripts/train.sh made
-#   --output FILE    where the summaries go, one a line; as JSON lines with the documents' names if it ends in .jsonl;
-#                    - for standard output
+#   --run DIR        output folder of scripts/train.sh
+#   --output FILE    output file, one summary per line; JSON lines with the documents' names if it ends in .jsonl; - for
+#                    standard output
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
-#   --input-format F   what PATH is (default: told by its name and its first line, and said)
-#                    file: the whole file is a document (default of text files); lines: every line is one (default of
-#                    standard input); folder: every file in it is one; jsonl, csv: every record is one, in a field such
+#   --input-format F   format of PATH (default: detected from its name and first line, and printed)
+#                    file: the whole file is a document (default of text files); lines: every line is a document (default of
+#                    standard input); folder: every file in it is a document; jsonl, csv: every record is a document, in a field such
 #                    as "article", "document" or "text"
 #   --lines          every line is a document, as --input-format lines
 #   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
 #   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
-#   --prepared DIR   the prepared data (default: those of the training)
+#   --prepared DIR   the prepared data (default: the data of the training)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
-#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: by the summaries of training, which is said, if
-#                    RUN was trained by a recipe, else 1 and 100; the paper: 35 and 100)
+#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: if RUN was trained by a recipe, from the training
+#                    summaries, and printed; otherwise 1 and 100; the paper: 35 and 100)
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
-#   --shortlist FILE   what etads-shortlist made: faster with a large vocabulary; see docs/decoding.md
-#   --content DIR    run of an extractor with the content model of etads-content: a diverse beam of 12 hypotheses is searched, and
-#                    the sentences of all hypotheses and of the whole document are candidates for the summary (docs/long.md);
-#                    for a split, in one process
+#   --shortlist FILE   made by etads-shortlist: faster with a large vocabulary; see docs/decoding.md
+#   --content DIR    run with a content model of etads-content (default: --run, if it has one; none: no content model). The
+#                    beam has 12 hypotheses. If DIR is a summariser's run, the content model chooses one (docs/decoding.md). If
+#                    it is an extractor's, the sentences of all hypotheses of a diverse beam and of the whole document are
+#                    candidates for the summary (docs/long.md); for a split, in one process
 #   --max-tokens N   source tokens in a batch (default: 8000)
-#   --shard I/N      summarise only the I-th of N shards, and join all of them if they are there; see below
+#   --shard I/N      summarise only the I-th of N shards, and join all shards once they are complete; see below
 #   --cpu            do not use a GPU
 #
-# The summaries are detokenised words. FILE.log holds all that fairseq printed, scores and tokens included. Of JSON lines,
-# folders and several files, FILE.names says which document each summary belongs to: the record's "id" or line number, or
-# the file. For example:
+# The summaries are detokenised words. FILE.log contains fairseq's whole output, including scores and tokens. For JSON lines,
+# folders and several files, FILE.names identifies the document of each summary: the record's "id" or line number, or the
+# file. For example:
 #
 #   scripts/generate.sh --run runs/mine --input articles/ --output summaries.jsonl
 #   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt
 #
-# Several processes or machines, each started with another --shard (1/4, 2/4, ...) and otherwise the same options, divide the
-# documents among themselves. Each writes its shard into FILE.shards/, which all of them must see. The process that finds all
-# shards there writes FILE, in the order of the documents; FILE.shards can then be deleted. A complete shard is not made again,
-# so an interrupted job can simply be repeated. Under torchrun every process takes its shard:
+# Several processes or machines can divide the documents: start each with a different --shard (1/4, 2/4, ...) and otherwise the
+# same options. Each writes its shard into FILE.shards/, which all of them must see. The process that finds all
+# shards there writes FILE, in the order of the documents; FILE.shards can then be deleted. A complete shard is not made again, so
+# an interrupted command can simply be repeated. Under torchrun every process takes its shard:
 #
 #   torchrun --nproc_per_node 4 --no-python scripts/generate.sh --run runs/mine --output summaries.txt
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" content="" beam="" min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" content="" reranks="" beam="" min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -88,14 +89,20 @@ use_recipe() {
         esac
         taken+=("$option" "$value")
     done <<< "$words"
-    [ ${#taken[@]} -eq 0 ] || say "by the summaries of training ($run/recipe.json): ${taken[*]}"
+    [ ${#taken[@]} -eq 0 ] || say "from the training summaries ($run/recipe.json): ${taken[*]}"
 }
 
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
-[ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: goes without --input, which is summarised instead of a split"
+[ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: cannot be combined with --input, which is summarised instead of a split"
 subset=${subset:-test}
 need_choice --subset "$subset" train valid test
+if [ -z "$content" ] && [ -f "$run/content.npz" ]; then
+    content=$run
+    say "by the content model $run/content.npz (--content none: without it)"
+fi
+[ "$content" != none ] || content=""
+[ -z "$content" ] || [ -f "$content/content.npz" ] || die "--content $content: it has no content.npz; etads-content makes it"
 [ -n "$beam" ] || beam=$([ -n "$content" ] && echo 12 || echo 5)
 need_integer --beam "$beam"
 for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
@@ -108,7 +115,7 @@ use_environment
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
 [ ${#inputs[@]} -eq 0 ] || [ ! -d "$run/shortened/extractor" ] ||
-    die "${inputs[*]}: $run reads sentences that its extractor picks, which new documents need too: make a model folder with" \
+    die "${inputs[*]}: $run was trained on sentences that its extractor picks, so new documents need the extractor too: make a model folder with" \
         "etads-export $run FOLDER, and summarise them with etads-summarize FOLDER"
 [ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist makes it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
@@ -119,11 +126,14 @@ if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
     CUDA_VISIBLE_DEVICES=$(echo "$devices" | cut -d , -f $((${LOCAL_RANK:-0} + 1)))
     export CUDA_VISIBLE_DEVICES
 fi
-if [ -n "$content" ]; then
-    [ ${#inputs[@]} -eq 0 ] || die "--content $content: has no probabilities of the documents of --input; leave one of them out"
-    [ -z "$shard" ] || die "--content $content: goes without --shard"
+if [ -n "$content" ] && [ ! -f "$content/probabilities.sentences.train" ]; then
+    [ "$beam" -gt 1 ] || die "--beam 1: leaves the content model of $content nothing to choose from; see --content"
+    more+=(--content-model "$content/content.npz")
+    reranks=yes
+elif [ -n "$content" ]; then
+    [ ${#inputs[@]} -eq 0 ] || die "--content $content: has no probabilities for the documents of --input; leave out one of the two"
+    [ -z "$shard" ] || die "--content $content: cannot be combined with --shard"
     case $output in - | *.jsonl) die "--content $content: needs a text file as --output, not $output" ;; esac
-    [ -f "$content/content.npz" ] || die "--content $content: it has no content.npz; etads-content makes it"
     [ -f "$content/probabilities.sentences.$subset" ] ||
         die "--content $content: it has no probabilities.sentences.$subset; etads-select makes it"
     case " ${more[*]-} " in *" --diverse-beam-groups "* | *" --sampling "*) ;; *)
@@ -141,7 +151,7 @@ if [ -n "$shard" ]; then
     case " ${inputs[*]-} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
 fi
 
-# Lengths that are not given come from the training's recipe, which has chosen them by its summaries.
+# Lengths that are not given come from the recipe of the training, which chose them from the training summaries.
 case " ${more[*]-} " in
     *" --exact-length "* | *" --max-len-a "*) ;;
     *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
@@ -167,7 +177,7 @@ options=$(inference_options "$prepared") || die "the options for new text cannot
 inference=()
 while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
-    # This is the name of a command that needs neither torch nor fairseq, which take seconds to import.
+    # The command of this name does not import torch and fairseq, which takes seconds.
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
         "${inputs[@]}" ${reading[@]+"${reading[@]}"} --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
@@ -184,8 +194,10 @@ else
     seq "$wanted" > "$scratch/names"
 fi
 [ -z "$shortlist" ] || reads+=("$shortlist")
+[ -z "$reranks" ] || reads+=("$content/content.npz")
 
-# share [options of preprocess/summary_shards.py]: print "done" if the shard is there, "joined" if all were and OUT is written.
+# share [options of preprocess/summary_shards.py]: print "done" if the shard exists, and "joined" if all shards exist and OUT has
+# been written.
 share() {
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.summary_shards import main; main()' \
         --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]-}" \
@@ -201,12 +213,12 @@ if [ -z "$shard" ]; then
     supervise python "$ROOT/scripts/fairseq_summaries.py" "$log" --names "$scratch/names" --output "$output" \
         -- "${command[@]}" ${input[@]+"${input[@]}"} ${more[@]+"${more[@]}"} || exit $?
     [ "$output" != - ] || { rm -f "$log"; exit 0; }
-    [ -z "$content" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
+    [ -z "$content" ] || [ -n "$reranks" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
         --subset "$subset" --hypotheses "$log" || exit $?
 else
     number=${shard%/*} state=$(share) || exit 2
     if [ -n "$state" ]; then
-        say "shard $shard is there already: $(dirname "$log")"
+        say "shard $shard exists already: $(dirname "$log")"
     elif [ ${#input[@]} -gt 0 ]; then
         awk -v first="$number" -v step="${shard#*/}" 'NR % step == first % step' "$scratch/documents" > "$scratch/share"
         : > "$log"

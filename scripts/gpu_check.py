@@ -195,7 +195,7 @@ def main():
     parser.add_argument("report", type=Path)
     args = parser.parse_args()
     if not torch.cuda.is_available():
-        parser.exit(2, "gpu_check: torch finds no GPU here; --pretended tries the check itself\n")
+        parser.exit(2, "gpu_check: torch finds no GPU here; --pretended tests this script on a simulated GPU\n")
     logging.disable(logging.INFO)
     started = time.time()
     capability = ".".join(map(str, torch.cuda.get_device_capability()))

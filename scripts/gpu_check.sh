@@ -4,7 +4,7 @@
 #   scripts/gpu_check.sh [--out FILE] [--pretended]
 #
 #   --out FILE    the report, JSON (default: gpu_check.json)
-#   --pretended   use the pretended GPU of tests/pretended, which needs g++ but no GPU; its times mean nothing
+#   --pretended   use the simulated GPU of tests/pretended, which needs g++ but no GPU; its times are meaningless
 #
 # It takes about ten minutes. The exit status is 0 if all tests passed, else 1; the report is written either way.
 

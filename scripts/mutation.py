@@ -5,9 +5,9 @@
 
 mutmut (`pip install -e .[mutation]`) makes the mutants: an operator is exchanged, a number is increased by one, or an
 argument is omitted. A mutant is *killed* if a test fails on it; one that *survives* shows a missing test, or changes
-nothing that can be seen. Each module is tested by the few tests that are about it, and each mutant by the ones that
-call the mutated function, in a fork of a process that has already imported torch. Module-level constants are not
-mutated, nor are defaults of dataclasses and functions with decorators.
+nothing that can be seen. Each module is tested by the few tests about it, and each mutant by the tests that call the
+mutated function, in a fork of a process that has already imported torch. Module-level constants are not mutated, nor
+are defaults of dataclasses and functions with decorators.
 
 Results are kept in --out. When started again, the script continues where it was interrupted. It repeats survivors if
 tests have changed since, and all mutants of functions that have changed. It prints a table and, for every survivor, its
@@ -39,9 +39,9 @@ TESTS = {
         "test_dropout.py::test_the_functions_drop_weights",
     ],
     "layers/pointer": ["test_pointer.py"],
-    "training/nll": ["test_criterions.py", "test_criterion_choice.py"],
+    "training/losses": ["test_criterions.py", "test_criterion_choice.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
-    "search/rules": ["test_blocking.py", "test_rules.py"],
+    "search/rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
 """Tests in tests/unit/ of each module, which run in seconds."""

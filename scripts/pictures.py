@@ -151,8 +151,8 @@ def overview() -> Picture:
 
 
 def etads() -> Picture:
-    """Draw focus-attention: one query's weights without and with the focal bias; and saliency-selection: weights,
-    gated.
+    """Draw focus-attention (the weights of one query without and with the focal bias) and saliency-selection (weights
+    before and after the gate).
     """
     picture = Picture(960, 330, "Focus-attention narrows attention around a centre; saliency-selection gates it")
     length, centre, scope = 60, 22.0, 8.0

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# CNN/Daily Mail from its .story files to a binarised directory: DIR/text and DIR/prepared/bin.
+# Convert CNN/Daily Mail from its .story files to binarised data: DIR/text and DIR/prepared/bin.
 #
 #   scripts/prepare_cnndm.sh --stories DIR [DIR ...] --urls DIR --out DIR [options] [-- options of etads-prepare]
 #
 #   --stories DIR ...  cnn/stories and dailymail/stories, as Hermann et al. (2015) made them; also the anonymised ones
 #   --urls DIR         all_train.txt, all_val.txt and all_test.txt (from See et al.'s repository)
 #   --out DIR          gets text/ (summaries with <q> between sentences) and prepared/
-#   --expect any       do not insist on 287,226 (or 287,113) / 13,368 / 11,490 documents
+#   --expect any       accept other numbers of documents than 287,226 (or 287,113) / 13,368 / 11,490
 #   --jobs N           processes (default: all processors)
-#   and what "etads-corpus cnndm --help" lists
+#   and the options of "etads-corpus cnndm --help"
 #
-# Words are those of the Penn Treebank in lower case, 50,000 of them in one dictionary with a copy tail. Whatever stands
-# after -- overrides that, for example:
+# By default, text is split into lower-case Penn Treebank words, with 50,000 of them in one dictionary with a copy tail. Options
+# after -- override this, for example:
 #
 #   -- --tokens sentencepiece --words raw --size 32000       -- --source-sentence-marks --factors pos ner tf idf \
 #                                                               --spacy-model en_core_web_sm

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A corpus of your own to a binarised directory: DIR/text and DIR/prepared/bin.
+# Convert your own corpus to binarised data: DIR/text and DIR/prepared/bin.
 #
 #   scripts/prepare_custom.sh --input FILE [--split 90/5/5] --out DIR [options] [-- options of etads-prepare]
 #   scripts/prepare_custom.sh --train FILE --valid FILE --test FILE --out DIR [options] [-- options of etads-prepare]
@@ -8,12 +8,12 @@
 #   --input FILE  one table for all splits, from which --split takes shares by a hash of the document; - is standard input
 #   --kind KIND   table (default): .jsonl, .csv, .tsv or .parquet with a column of documents and one of summaries
 #                 parallel: plain text, one document or summary per line; several files of summaries are references
-#   --source-column NAME, --target-column NAME   of a table, if they are not known ones (article and highlights, ...)
+#   --source-column NAME, --target-column NAME   of a table, unless they have usual names (article and highlights, ...)
 #   --out DIR     gets text/ (<q> between sentences) and prepared/
 #   --jobs N      processes (default: all processors)
-#   and what "etads-corpus table --help" and "etads-corpus parallel --help" list
+#   and the options of "etads-corpus table --help" and "etads-corpus parallel --help"
 #
-# 8,000 BPE merges of Moses's words in lower case, unless options after -- say otherwise; for Chinese:
+# By default, 8,000 BPE merges of lower-case Moses words. Options after -- override this; for Chinese:
 #
 #   -- --tokens word --words characters --size 8000
 #

@@ -7,12 +7,12 @@
 #   --docs DIR       SGML articles in folders of sets, d30001t/APW19981016.0240
 #   --models DIR     the references, D30001.P.10.T.A.APW19981016.0240
 #   --data DIR       instead of both: input.txt and task1_ref0.txt to task1_ref3.txt
-#   --like PREPARED  the model's prepared directory (scripts/prepare_gigaword.sh made it): its dictionaries and subwords
+#   --like PREPARED  the model's prepared data, made by scripts/prepare_gigaword.sh, with its dictionaries and subwords
 #   --out DIR        gets text/test.source, the references text/test.target, test.target.1, ..., and prepared/
 #   --jobs N         processes (default: all processors)
-#   and what "etads-corpus duc --help" lists
+#   and the options of "etads-corpus duc --help"
 #
-# Articles are made like Gigaword: Treebank words in lower case, digits as #; the first sentence, and the second too if
+# Articles are processed like Gigaword: lower-case Treebank words, digits as #, and the first sentence, with the second if
 # the first has fewer than 130 characters.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

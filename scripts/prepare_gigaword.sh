@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gigaword headlines, as NAMAS makes them or ready-made, to a binarised directory: DIR/text and DIR/prepared/bin.
+# Convert Gigaword headlines, made by NAMAS or ready-made, to binarised data: DIR/text and DIR/prepared/bin.
 #
 #   scripts/prepare_gigaword.sh --data DIR --out DIR [options] [-- options of etads-prepare]
 #
@@ -7,18 +7,18 @@
 #                compressed, in DIR or its folders train/ and Giga/
 #   --out DIR    gets text/ and prepared/
 #   --rare N     words with fewer occurrences become <unk> in the text (default: 5, as NAMAS; ready-made text is left as it is).
-#                0 keeps them all: for a pointer, which can copy what it does not know, and for more than the 119,505 and
-#                68,885 words that are left otherwise
+#                0 keeps all words: for a pointer, which can copy unknown words, and for vocabularies larger than the
+#                119,505 and 68,885 words that otherwise remain
 #   --filter     drop the pairs that NAMAS's filter drops
 #   --jobs N     processes (default: all processors)
-#   and what "etads-corpus gigaword --help" lists
+#   and the options of "etads-corpus gigaword --help"
 #
-# The text is tokenised already. 50,000 words in one dictionary with a copy tail; for the dictionaries of the gated
-# encoder-sharing Transformer and of Nallapati et al.:
+# The text is already tokenised. By default, one dictionary has 50,000 words and a copy tail; for the dictionaries of
+# the gated encoder-sharing Transformer and of Nallapati et al.:
 #
 #   -- --separate-dictionaries --source-size 90000 --target-size 68883       (119505 and 68885)
 #
-# for one dictionary, as a pointer needs it, of which 68,885 words can be generated and all others are copied:
+# for one dictionary, as a pointer needs, with 68,885 words that can be generated and all others copied:
 #
 #   --rare 0 -- --size 119505 --target-size 68885
 #

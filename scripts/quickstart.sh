@@ -3,19 +3,19 @@
 #
 #   scripts/quickstart.sh [options]
 #
-#   --out DIR        where data, model and summaries go (default: runs/quickstart in the repository)
+#   --out DIR        folder for data, model and summaries (default: runs/quickstart in the repository)
 #   --arch NAME      etads (default), etads_basic, etads_focus or etads_saliency
 #   --pointer KIND   soft (default), switch or none: how words of the document are copied
 #   --tokens KIND    word (default), bpe or sentencepiece
-#   --size N         words known, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
+#   --size N         number of known words, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
 #   --steps N        training steps (default: 900, 5 minutes on 2 cores)
-#   --minutes N      stop training after N minutes, trained or not (default: no limit)
+#   --minutes N      stop training after N minutes, even if it is not finished (default: no limit)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
-#   --no-install     use the environment that is active
+#   --no-install     use the active environment
 #   --gpu            use a GPU (default: the CPU; a GPU hardly helps so small a model)
 #
 # The corpus is the sample that comes with the project: 13,000 Debian package descriptions and their synopses. You can
-# interrupt it with Ctrl-C: run again, it goes on where it was and does only what is missing.
+# interrupt it with Ctrl-C; when run again, it continues from there and skips finished steps.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
 done
 need_choice --pointer "$pointer" none soft switch
 need_choice --tokens "$tokens" bpe sentencepiece word
-# From 12,000 pairs a model learns few words well, so it helps to copy the others.
+# A model learns few words well from 12,000 pairs, so copying the others helps.
 [ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
 need_integer --size "$size"
 need_integer --steps "$steps"
@@ -54,7 +54,7 @@ fi
 use_environment
 started=$SECONDS
 
-say "what the model that comes with the project makes of a text (etads-summarize debian)"
+say "a summary by the bundled model (etads-summarize debian)"
 example="fairseq-etads is a plugin for fairseq which trains neural models that write abstractive summaries of documents. It contains \
 the ETADS Transformer with focus-attention, pointers that copy words of the document, and tools for data preparation and ROUGE."
 printf 'document   %s\n' "$example"
@@ -79,7 +79,7 @@ train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" -
 summarise "$out" best "$out/summaries.txt"
 
 # A baseline for the scores is the same model, untrained except for one tiny step.
-train --max-update 1 --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
+train --max-update 1 --no-content --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 supervise "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
@@ -88,7 +88,7 @@ cat "$out/scores.txt"
 if [ -n "$minutes" ] && tail -n 40 "$out/train.log" | grep -q "Stopping training due to cumulative_training_time"; then
     say "WARNING: --minutes $minutes ended training before its $steps steps, so these scores are too low; run it again without --minutes"
 fi
-say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all of it is in $out"
+say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all results are in $out"
 [ -n "$installed" ] || bin=$VENV/bin/
-say "next, a model folder of it, and a summary: ${bin:-}etads-export $out model && ${bin:-}etads-summarize model article.txt"
+say "next, export a model folder and summarise with it: ${bin:-}etads-export $out model && ${bin:-}etads-summarize model article.txt"
 say_processor_time

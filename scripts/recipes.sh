@@ -1,15 +1,15 @@
-# Sourced by the recipes in scripts/reproduce/: what their trainings, summaries and tables share, beyond common.sh.
+# Sourced by the recipes in scripts/reproduce/: the shared parts of their trainings, summaries and tables, beyond common.sh.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, holds prepared data, which SCRIPT makes.
+# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, contains prepared data, made by SCRIPT.
 need_prepared() {
     [ -n "$2" ] || die "$1 is missing; see --help"
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
-# begin_gigaword "ALL" SOURCE TARGET: check the options that the recipes for Gigaword share, data, duc and rows (some of ALL), and
-# say what vocabulary the data has; see say_vocabulary.
+# begin_gigaword "ALL" SOURCE TARGET: check data, duc and rows (some of ALL), the options that the recipes for Gigaword share, and
+# print the vocabulary of the data; see say_vocabulary.
 begin_gigaword() {
     need_prepared --data "$data" scripts/prepare_gigaword.sh
     [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
@@ -18,8 +18,8 @@ begin_gigaword() {
     say_vocabulary "$data/prepared" "$2" "$3"
 }
 
-# say_vocabulary PREPARED SOURCE TARGET: say how many words the data knows of documents and of summaries, and whether it was made
-# for as many as the paper has, SOURCE and TARGET.
+# say_vocabulary PREPARED SOURCE TARGET: print the number of known words of documents and of summaries, and warn if the data was not
+# made for the paper's numbers, SOURCE and TARGET.
 say_vocabulary() {
     python - "$@" <<'PYTHON' | while IFS= read -r line; do say "$line"; done
 import json, pathlib, sys
@@ -28,7 +28,7 @@ report = json.loads(path.read_text(encoding="utf-8")).get("vocabulary") or {"kno
 for side, what in (("source", "documents"), ("target", "summaries")):
     known, asked = report["known"].get(side), report["asked"].get(side)
     line = f"vocabulary of {what}: {known} words, {asked} asked for, {paper[side]} in the paper"
-    print(line if asked == paper[side] else f"WARNING: {line}; --help says how to make the data")
+    print(line if asked == paper[side] else f"WARNING: {line}; --help explains how to make the data")
 PYTHON
 }
 
@@ -40,9 +40,10 @@ need_choices() {
 }
 
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
-# systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
-# --text, text is the sample corpus, unpacked. A script whose variable size or rl_steps holds a default has the option --size or
-# --rl-steps, too.
+# systems and text. The first four must hold their defaults; the default of systems is all systems. OPTION (--archs, for example)
+# selects some of them. Without
+# --text, text is the sample corpus, unpacked. If a script sets a default in the variable size or rl_steps, it also has the option
+# --size or --rl-steps.
 read_comparison() {
     local option=$1 all=$systems
     text=""
@@ -57,8 +58,8 @@ read_comparison() {
     [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }
 }
 
-# compare_rows ROWS ROW BASE TEXT [options of etads-compare]: paired tests of ROW's summaries minus those of BASE by TEXT/test.target,
-# over all seeds, if both are among ROWS; the report is OUT/ROW-minus-BASE.json.
+# compare_rows ROWS ROW BASE TEXT [options of etads-compare]: print paired tests of ROW's summaries minus BASE's, scored against
+# TEXT/test.target, over all seeds, if both are among ROWS; the report is OUT/ROW-minus-BASE.json.
 compare_rows() {
     local rows=$1 row=$2 base=$3 text=$4 first=() second=() seed
     shift 4
@@ -68,7 +69,7 @@ compare_rows() {
     compare_once "$out/$row-minus-$base" "$text/test.target" --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
-# compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: the same tests for the references' likelihoods.
+# compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: print the same tests for the likelihoods of the references.
 compare_row_likelihoods() {
     local rows=$1 row=$2 base=$3 first=() second=() seed
     shift 3
@@ -77,8 +78,8 @@ compare_row_likelihoods() {
     compare_once "$out/$row-minus-$base-likelihood" --likelihood --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
-# compare_once PATH [options of etads-compare]: print its tables, with the report in PATH.json. What it printed is kept in PATH.txt,
-# and printed again as long as the options are the same, and the files and checkpoints among them.
+# compare_once PATH [options of etads-compare]: print its tables, and write its report to PATH.json. The output is kept in PATH.txt,
+# and printed again while the options and the files and checkpoints that they name are unchanged.
 compare_once() {
     local path=$1 input reads=()
     shift
@@ -121,7 +122,8 @@ print(*rows, report["signature"], sep="\n")
 PYTHON
 }
 
-# difference_table ROWS BASE TEXT: a Markdown table of compare_rows for every row but BASE; nothing if BASE is not among ROWS.
+# difference_table ROWS BASE TEXT: print a Markdown table of compare_rows for every row but BASE; print nothing if BASE is not among
+# ROWS.
 difference_table() {
     local row rows=$1 base=$2 text=$3
     [[ " $rows " == *" $base "* && $rows != "$base" ]] || return 0
@@ -155,8 +157,9 @@ train_recurrent() {
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
-# train_selector RUN PREPARED LABELS [options of fairseq-train]: a selector trained on the labels in LABELS with the optimiser of
-# Gehrmann et al. and Hsu et al. 2018; its probabilities of validation and test documents, in RUN, and RUN/report.json, how good they are.
+# train_selector RUN PREPARED LABELS [options of fairseq-train]: train a selector on the labels in LABELS, with the optimiser of
+# Gehrmann et al. and Hsu et al. 2018. Its probabilities for validation and test documents are written to RUN, and their quality to
+# RUN/report.json.
 train_selector() {
     local run=$1 prepared=$2 labels=$3
     shift 3
@@ -167,15 +170,26 @@ train_selector() {
         -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
-# share_training RUN OTHER: give RUN the training of OTHER, to summarise in another way with the same model.
+# label_once DIR KIND "SPLITS" [options of etads-labels]: the labels of the documents in the caller's variable prepared, in DIR, unless
+# they are there, made with these options from the same data.
+label_once() {
+    local dir=$1 kind=$2 split files=() name=sentences
+    [ "$kind" != words ] || name=words
+    for split in $3; do files+=("$dir/labels.$name.$split"); done
+    # shellcheck disable=SC2086  # splits are words
+    once --makes "${files[@]}" --reads "$prepared" \
+        -- etads-labels "$prepared" --kind "$kind" --subset $3 --out "$dir" "${@:4}"
+}
+
+# share_training RUN OTHER: let RUN use the trained model of OTHER, to summarise in another way.
 share_training() {
     local name
     mkdir -p "$1"
     for name in checkpoints train.log training.json finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
 }
 
-# tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: print the weights of extractive features that are the best for
-# the ABS in RUN on TEXT.source and TEXT.target, with summaries of LENGTH words; everything else is in DIR.
+# tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: print the best weights of the extractive features for the ABS
+# in RUN on TEXT.source and TEXT.target, with summaries of LENGTH words; all files are written to DIR.
 tuned_weights() {
     local run=$1 dir=$2 prepared=$3 length=$4 text=$5
     shift 5
@@ -186,8 +200,8 @@ tuned_weights() {
     python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$dir/mert.json"
 }
 
-# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
-# some for the last one after stage_steps in each of the others.
+# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, the total, leaves
+# some steps for the last stage after stage_steps in each of the others.
 read_stages() {
     local length
     need_integer --steps "$steps"
@@ -198,7 +212,7 @@ read_stages() {
         [[ $length =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || die "--stages $stages: \"$length\" is not DOCUMENT/SUMMARY, two numbers above 0"
     done
     [ $(((${#lengths[@]} - 1) * stage_steps)) -lt "$steps" ] ||
-        die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) take more; choose more steps or fewer --stages"
+        die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) need more; choose more steps or fewer --stages"
 }
 
 # train_stage RUN PREPARED LENGTHS [options of fairseq-train]: train as See et al. do, on documents and summaries of at most LENGTHS
@@ -216,14 +230,14 @@ train_pointer_generator() {
     train_in_stages "$@" --arch pointer_generator
 }
 
-# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each goes on where the one before
-# ended, with its optimiser; the last one is RUN itself, the others are in RUN/stages.
+# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each continues the stage before it,
+# with the same optimiser; the last stage is RUN itself, and the others are in RUN/stages.
 train_in_stages() {
     local run=$1 prepared=$2 seed=$3 number stage before=() last=$((${#lengths[@]} - 1))
     shift 3
     for ((number = 0; number < last; number++)); do
         stage=$run/stages/$((number + 1))
-        # There is no validation, because its losses could not be compared with the losses at other lengths.
+        # There is no validation, because losses at different lengths cannot be compared.
         train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
             --max-update $(((number + 1) * stage_steps)) --disable-validation
         before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
@@ -231,8 +245,8 @@ train_in_stages() {
     train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
 }
 
-# train_see2017 DIR ROWS SEED [options of fairseq-train]: the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables data,
-# stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
+# train_see2017 DIR ROWS SEED [options of fairseq-train]: train the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables
+# data, stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
 train_see2017() {
     local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
     shift 3
@@ -244,8 +258,8 @@ train_see2017() {
         > /dev/null  # its table is not that of the caller
 }
 
-# train_with_rewards RUN BEFORE SEED REWARDS [options of fairseq-train]: go on from the run BEFORE, a pointer-generator with coverage,
-# with rl_steps steps of --rewards REWARDS; then summaries and scores. See train_see2017 for data, device and more.
+# train_with_rewards RUN BEFORE SEED REWARDS [options of fairseq-train]: continue the run BEFORE, a pointer-generator with coverage,
+# with rl_steps steps of --rewards REWARDS; then summarise and score. See train_see2017 for data, device and more.
 train_with_rewards() {
     local run=$1 before=$2 seed=$3 rewards=$4
     shift 4
@@ -259,14 +273,14 @@ train_with_rewards() {
         ${device[@]+"${device[@]}"}
 }
 
-# train_nli TEXT DIR [options of etads-nli train]: an entailment model in DIR/model, trained on pairs made from TEXT/train.target
-# (DIR/pairs), unless it is there, made from the same text.
+# train_nli TEXT DIR [options of etads-nli train]: train an entailment model in DIR/model on pairs made from TEXT/train.target
+# (DIR/pairs), unless it exists and was made from the same text.
 train_nli() {
     local text=$1 dir=$2
     shift 2
     need_folder --out "$dir"
     [ -f "$dir/model/config.json" ] || say "training an entailment model on pairs of reference summaries, in $dir"
-    # The record is not in the folder of the pairs, all of whose files a training with an auxiliary task reads.
+    # The record is not in the folder of the pairs, because a training with an auxiliary task reads all files there.
     once --record "$dir/pairs.made.json" --makes "$dir"/pairs/{train,valid}.tsv --reads "$text"/{train,valid}.target \
         -- etads-nli synthesise "$text" "$dir/pairs" >&2
     once --makes "$dir/model/model.safetensors" "$dir/model/config.json" --reads "$dir"/pairs/{train,valid}.tsv \
@@ -274,18 +288,18 @@ train_nli() {
         ${device[@]+--device cpu} "$@" >&2
 }
 
-# prepare_rewriting READ: for Chen and Bansal's system, which sentences of the first READ tokens of documents the summaries' sentences
-# match, in OUT/labels, and these pairs, prepared, in OUT/sentences. The caller's variable prepared is the documents' data.
+# prepare_rewriting READ: prepare data for Chen and Bansal's system. Match the sentences of summaries with sentences of the first
+# READ tokens of documents, in OUT/labels, and prepare these pairs in OUT/sentences. The caller's variable prepared is the
+# documents' data.
 prepare_rewriting() {
-    [ -f "$out/labels/labels.sentences.valid" ] ||
-        supervise etads-labels "$prepared" --kind match --truncate-source "$1" --subset train valid --out "$out/labels"
-    [ -f "$out/sentences/text/valid.target" ] ||
-        supervise etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$1" --subset train valid
+    label_once "$out/labels" match "train valid" --truncate-source "$1"
+    once --record "$out/sentences/text.made.json" --makes "$out/sentences/text"/{train,valid}.{source,target} --reads "$prepared" \
+        -- etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$1" --subset train valid
     supervise etads-prepare "$out/sentences/text" "$out/sentences/prepared" --like "$prepared"
 }
 
-# train_rewriter PART SEED [options of fairseq-train]: a part of Chen and Bansal's system in OUT/PART-SEED, with the options that all
-# of its trainings share: the abstractor; the extractor, by labels; or the actor, which is the extractor after rewards.
+# train_rewriter PART SEED [options of fairseq-train]: train a part of Chen and Bansal's system in OUT/PART-SEED, with the options
+# that all of its trainings share: the abstractor; the extractor, by labels; or the actor, which is the extractor after rewards.
 train_rewriter() {
     local part=$1 seed=$2 data=$prepared options=()
     shift 2
@@ -301,8 +315,8 @@ train_rewriter() {
         ${device[@]+"${device[@]}"} "${options[@]}" --seed "$seed" "$@" ${more[@]+"${more[@]}"}
 }
 
-# rewrite_row ROW SEED SENTENCES [LENGTH]: OUT/ROW-SEED with summaries and scores by text DATA/text: the row labels has SENTENCES sentences of the
-# extractor, rewards and rerank those of the actor until it stops; only rerank has a beam, and
+# rewrite_row ROW SEED SENTENCES [LENGTH]: write summaries and scores by DATA/text to OUT/ROW-SEED. The row labels uses SENTENCES
+# sentences of the extractor; rewards and rerank use the sentences that the actor takes until it stops. Only rerank has a beam, and
 # --rerank-length LENGTH.
 rewrite_row() {
     local run=$out/$1-$2 extractor=$out/actor-$2 decoding=(--beam 1)
@@ -328,8 +342,8 @@ train_small_recurrent() {
         --max-update "$steps" --num-workers 0 --cpu ${coverage[@]+"${coverage[@]}"} "$@"
 }
 
-# train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of Gehring
-# et al. 2017: Nesterov's gradient, whose rate falls to a tenth after an epoch without a better validation loss.
+# train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of
+# Gehring et al. 2017: Nesterov momentum, with a rate that falls to a tenth after an epoch without a better validation loss.
 train_convolutional() {
     local run=$1 data=$2
     shift 2
@@ -337,7 +351,8 @@ train_convolutional() {
         --lr-shrink 0.1 --validate-interval-updates -1 --required-batch-size-multiple 1 "$@"
 }
 
-# summarise_and_score RUN DATA [options of generate.sh]: RUN/summaries.txt of the test documents, and their scores, RUN/rouge.json.
+# summarise_and_score RUN DATA [options of generate.sh]: write summaries of the test documents to RUN/summaries.txt, and their
+# scores to RUN/rouge.json.
 summarise_and_score() {
     local run=$1 data=$2
     shift 2
@@ -345,7 +360,8 @@ summarise_and_score() {
     score_once "$run" "$data/text"
 }
 
-# summarise_and_score_duc RUN DUC [options of generate.sh]: RUN/duc.txt of the documents in DUC, and recall at 75 bytes, RUN/duc.json.
+# summarise_and_score_duc RUN DUC [options of generate.sh]: write summaries of the documents in DUC to RUN/duc.txt, and their recall
+# at 75 bytes to RUN/duc.json.
 summarise_and_score_duc() {
     local run=$1 duc=$2
     shift 2

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Build the sdist and the wheel of what is committed, and try the wheel in a new environment, away from the clone.
+# Build the sdist and the wheel of the current commit, and test the wheel in a new environment, outside the clone.
 #
 #   scripts/release.sh [--out DIR] [--venv DIR] [--python PYTHON] [--check | --unreleased]
 #
-#   --out DIR        gets the sdist and the wheel once they have been tried (default: dist in the repository)
-#   --venv DIR       environment to try the wheel in; must not exist yet (default: a temporary one)
+#   --out DIR        output folder for the sdist and the wheel, after they have been tested (default: dist in the repository)
+#   --venv DIR       environment in which to test the wheel; must not exist yet (default: a temporary one)
 #   --python PYTHON  which Python makes it (default: python3)
 #   --check          only check that version, changelog and tag agree
-#   --unreleased     build and try without that check
+#   --unreleased     build and test without that check
 #
 # To release: set NEXT_VERSION in fairseq_etads/version.py, give the entries under "Unreleased" in CHANGELOG.md that
-# version and a date, commit, run this, and tag the commit as it says. With the tag there, the check covers it as well.
-# After it, set NEXT_VERSION to the version that comes then: untagged commits have it with ".dev" and the commit.
-# The trial installs everything anew (fairseq is compiled), prepares a few pairs, trains a few steps with
+# version and a date, commit, run this, and tag the commit with the command that it prints. Once the tag exists, the check covers it
+# as well. After it, set NEXT_VERSION to the next version: untagged commits have this version with ".dev" and the commit. The test
+# installs everything in the new environment (fairseq is compiled), prepares a few pairs, trains a few steps with
 # --user-dir fairseq_etads, summarises and scores: 5 minutes on 2 cores.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -29,9 +29,9 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help" ;;
     esac
 done
-[ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists; the wheel is tried in a new environment"
+[ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists already; the wheel is tested in a new environment"
 git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null || die "$ROOT is not a git repository with a commit"
-[ -z "$(git -C "$ROOT" status --porcelain)" ] || die "what is not committed would not be released; commit it, or ignore it"
+[ -z "$(git -C "$ROOT" status --porcelain)" ] || die "uncommitted files would not be released; commit or ignore them"
 version=$(sed -n 's/^NEXT_VERSION = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py")
 [ -n "$version" ] || die "fairseq_etads/version.py has no line NEXT_VERSION = ..."
 tag=v$version
@@ -109,7 +109,7 @@ done
 cd "$start"
 mkdir -p "$out"
 cp "$sdist" "$wheel" "$out"
-say "tried and found good: $out/$(basename "$sdist"), $out/$(basename "$wheel")"
+say "tested successfully: $out/$(basename "$sdist"), $out/$(basename "$wheel")"
 if [ "$mode" = all ] && [ -z "$(git -C "$ROOT" tag --points-at HEAD --list "$tag")" ]; then
     say "to release it: git tag -a $tag -m \"Version $version\" && git push origin $tag"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/results.md from the records in results/ only.
+"""Write docs/results.md from the records in results/.
 
     python scripts/results_page.py [--check | --table CORPUS]
 
@@ -294,7 +294,7 @@ class Comparison(NamedTuple):
         return [*about, f"`{self.claim.first}` minus `{self.claim.second}`", seeds, *self.scores, likelihood]
 
     def reading(self, corrected: float) -> str:
-        """The verdict, by the corrected p-value, and what it says about the published size."""
+        """The verdict, by the corrected p-value, and its implication for the published size."""
         mean = self.scores[3]
         verdict = "undecided"
         if corrected < LEVEL:
@@ -351,7 +351,7 @@ def simulated(results: Path) -> str:
 
 
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """The claims that enough trainings decide, and then those with single trainings."""
+    """The claims with enough trainings for a verdict, and then those with single trainings."""
     found = comparisons(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
@@ -464,7 +464,7 @@ def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
 
 
 def synthetic_section(results: Path) -> Iterator[str]:
-    """Accuracy of tiny models on the tasks that one mechanism each is made for."""
+    """Accuracy of tiny models on the tasks that are each made for one mechanism."""
     path = results / "synthetic_tasks.json"
     if not path.is_file():
         return

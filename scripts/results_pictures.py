@@ -35,7 +35,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Draw points for the share that each head's gate lets through, before and after."""
+    """Draw points for the share of attention that passes each head's gate, before and after training."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -62,7 +62,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Half the width of the 95 % range of the difference of two trainings of one system, in mean ROUGE."""
+    """Half the width of the 95 % range of the difference between two trainings of one system, in mean ROUGE."""
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom

@@ -22,7 +22,7 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 
 
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
-    """Collect the exclusions, (reason, option) -> excluded ones, and the needs: sentence part -> options."""
+    """Collect the exclusions, (reason, option) -> excluded options, and the requirements: sentence part -> options."""
     from fairseq_etads.jobs.architectures import option_dataclasses
     from fairseq_etads.platform.option_checks import flag, listed
 

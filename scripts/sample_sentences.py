@@ -3,7 +3,7 @@
 
   scripts/sample_sentences.py [--seed N] [--number 60] [--names]
 
-A quarter each comes from docstrings, pages, help texts and comments. --names draws names of modules, classes, functions
+Docstrings, pages, help texts and comments make up a quarter each. --names draws names of modules, classes, functions
 and methods instead. Each piece has a number, a kind, a place and a text. The same seed gives the same sample until the
 files change.
 """
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of prose, with single spaces; blocks end at empty lines and at list items."""
+    """Split prose into sentences with single spaces; blocks end at empty lines and at list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
             if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
@@ -73,7 +73,7 @@ def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _comments(text: str) -> Iterator[Tuple[int, str]]:
-    """Line and text of each comment; comments on lines of their own continue one another."""
+    """Line and text of each comment; consecutive comment lines are joined."""
     begun, last = 0, (0, 0)
     parts: List[str] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train an extractor, and shorten long documents to the sentences to which it gives the highest probabilities.
+# Train an extractor, and shorten long documents to their most probable sentences.
 #
 #   scripts/shorten.sh --text DIR --out DIR [options] [-- options of fairseq-train for the extractor]
 #
@@ -11,15 +11,15 @@
 #   --jobs N            processes of the preparation (default: 1 for each core)
 #   --cpu               do not use a GPU
 #
-# Afterwards a summariser reads the shortened documents, and the probability level of each of their sentences:
+# A summariser can then read the shortened documents, with the probability level of each sentence:
 #
 #   etads-prepare DIR/text DIR/prepared --factors salience …
 #   fairseq-train DIR/prepared/bin --source-factors salience …
 #   etads-export RUN FOLDER --extractor DIR/extractor
 #
 # The model folder then accepts whole documents of any length. The extractor is trained on two halves of the documents, and each
-# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, at least
-# 120 steps. Run it again to continue after an interruption.
+# training document is shortened by the extractor that was trained on the other half (docs/long.md). Its training takes two epochs,
+# at least 120 steps. Run it again to continue after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -58,5 +58,6 @@ probabilities=("${splits[@]/#/$run/probabilities.sentences.}")
 once --makes "$run/report.json" "${probabilities[@]}" --reads "$run/checkpoints/checkpoint_best.pt" "$run/prepared/bin" \
     -- etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
 sources=("${splits[@]/#/$out/text/}")
-once --makes "${sources[@]/%/.source}" "${sources[@]/%/.source.salience}" --reads "$text" "${probabilities[@]}" "$run/prepared/prepare.json" \
+once --makes "${sources[@]/%/.source}" "${sources[@]/%/.source.salience}" "$run/picking.json" \
+    --reads "$text" "${probabilities[@]}" "$run/prepared/prepare.json" \
     -- etads-shorten "$text" "$out/text" --run "$run" --words "$words"

@@ -5,9 +5,9 @@
 
 Scores are drawn with the variances of the records in results/: a system's effect on a document; a training's level; and
 a residual of training and document, with a part that is shared by a family of documents. (The difficulty of a document
-for all systems cancels out in a paired test.) Two systems with a known difference of their levels are then compared
-many times, by the method of etads-compare --families. The JSON file has the share of p < 0.05 for each number of
-trainings and each true difference; with difference 0 it is the type-I error. Takes about ten minutes on one core.
+for all systems cancels out in a paired test.) Two systems with a known difference are then compared many times, by the
+method of etads-compare --families. The JSON file has the share of p < 0.05 for each number of trainings and each true
+difference; with difference 0 it is the type-I error. Takes about ten minutes on one core.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def rates(
 
 
 def main() -> None:
-    """Simulate all and write the file."""
+    """Run all simulations and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "comparisons.json", help="the JSON file")
     parser.add_argument(

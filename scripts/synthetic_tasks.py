@@ -225,13 +225,13 @@ def main() -> None:
         nargs="+",
         choices=list(SYSTEMS),
         metavar="SYSTEM",
-        help="default: basic, and what a task is made for",
+        help="default: basic, and the system for which a task is made",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file (default: %(default)s)")
     for name, default in Size()._asdict().items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help="default: %(default)s")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no training after this time")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no training after this time")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.monotonic()

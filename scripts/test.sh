@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Install the project into an environment of its own and run its linters, type checker and tests.
+# Install the project into its own environment, and run its linters, type checker and tests.
 #
 #   scripts/test.sh [--venv DIR] [--python PYTHON] [--quick [--base COMMIT]] [-- options of pytest]
 #
 #   --venv DIR       default: $ETADS_VENV, or .venv in the repository
 #   --python PYTHON  default: python3
-#   --quick          without the type checker, and only the unit tests of what has changed, for a minute on two cores;
-#                    if nothing has changed, a core of the tests (scripts/quick_tests.py says which)
-#   --base COMMIT    with --quick: changed since this commit (default: HEAD, so what is not committed)
+#   --quick          run the linters and only the unit tests of changed code, about a minute on two cores; if nothing has
+#                    changed, a small selection of the tests (see scripts/quick_tests.py)
+#   --base COMMIT    with --quick: test the changes since this commit (default: HEAD, that is, uncommitted changes)
 #
 # For example, only the unit tests:  scripts/test.sh -- tests/unit
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Disturb every long command in many ways, and count what becomes of it; docs/experiments.md shows the table.
+# Disturb every long command in many ways, and count the outcomes; docs/experiments.md shows the table.
 #
 #   scripts/torture.sh [options]
 #
@@ -9,12 +9,13 @@
 #   --moments N      moments at which a file of each command vanishes or changes (default: 12)
 #   --only KIND ...  some of the faults: kill, damage, vanish, disk, together, options, inputs
 #   --commands NAME ...   some of the commands, for example train.sh
-#   --sample N       only so many trials of each kind of fault, drawn at random: the short form
+#   --sample N       at most N random trials of each kind of fault, for a short run
 #   --jobs N         trials at a time (default: 2)
-#   --examples N     inputs that hypothesis makes up for each reader (default: 2000; 0: leave that out)
+#   --examples N     inputs that hypothesis generates for each reader (default: 2000; 0: leave that out)
 #
-# Ends with status 1 if a command was silently different, hung, or ended without words; stderr says where. A full disk and a
-# read-only folder are file systems of their own where the system allows mounting them (unshare -rm), else a limit on sizes.
+# The exit status is 1 if a command silently gave a different result, hung, or ended without a message; stderr shows where. A full
+# disk and a read-only folder are simulated by mounted file systems where the system allows it (unshare -rm), otherwise by a limit
+# on file sizes.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -35,7 +36,7 @@ status=0
 PYTHONPATH="$ROOT/tests${PYTHONPATH:+:$PYTHONPATH}" supervise ${namespace[@]+"${namespace[@]}"} python -m torture ${more[@]+"${more[@]}"} || status=$?
 readers=$ROOT/tests/unit/preprocess/test_reader_inputs.py
 if [ "$examples" -gt 0 ] && [ -f "$readers" ]; then
-    say "$examples made-up inputs for each reader"
+    say "$examples generated inputs for each reader"
     (cd "$ROOT" && ETADS_EXAMPLES=$examples pytest -q "$readers") >&2 || status=1
 fi
 exit "$status"

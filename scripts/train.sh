@@ -6,52 +6,56 @@
 #   --text PATH         a folder with {train,valid,test}.{source,target}, one document or summary per line; or a table of pairs
 #                       (.jsonl, .csv, .tsv, .parquet), which etads-corpus turns into such a folder, DIR/text
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --long              for documents longer than a model reads: an extractor, trained first, picks the most probable sentences
+#   --long              for documents longer than a model reads: train an extractor first, which picks the most probable sentences
 #                       of each document for the model; see below
 #   --words N           with --long: maximum number of words that it picks (default: 200)
-#   --prepared DIR      directory of the prepared data (default: in --out), so that models can share it; without --text
+#   --no-content        leave out the content model, which a recipe other than paper trains at the end (a minute or two). By it,
+#                       decoding chooses among the hypotheses of the beam (docs/decoding.md) or, with --long, the sentences of
+#                       summaries (docs/long.md)
+#   --prepared DIR      folder of the prepared data (default: in --out), so that models can share it; without --text
 #                       it must exist already (scripts/prepare_*.sh make it, for example)
-#   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: by the
-#                       size of the data and of the machine, and printed. See below
-#   --minutes N         train for N minutes at most; the recipe divides its steps and its rate accordingly
+#   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: chosen by
+#                       the size of the data and the machine, and printed. See below
+#   --minutes N         train for N minutes at most; the recipe scales its steps and its rate accordingly
 #   --arch NAME         architecture (default: etads); etads-models lists them
-#   --pointer KIND      none, soft or switch: copy words of the document, even unknown ones (default: soft; paper: the
+#   --pointer KIND      none, soft or switch: how to copy words of the document, including unknown ones (default: soft; paper: the
 #                       architecture's)
 #   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: by the size of the data; paper: 8000)
 #   --keep-case         do not lower-case
 #   --text-words KIND   rules by which text is split into words, as in etads-prepare --words (default: moses; for the
 #                       extractor of --long: ptb)
-#   --split A/B/C, --source-column NAME, --target-column NAME   of a table, as in etads-corpus table (default: 90/5/5, usual
+#   --split A/B/C, --source-column NAME, --target-column NAME   for a table, as in etads-corpus table (default: 90/5/5, usual
 #                       names)
 #   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
-#   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). A batch has a multiple of 8 pairs,
-#                       unless it has fewer: -- --required-batch-size-multiple 1
+#   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). Batches have a multiple of 8 pairs,
+#                       unless they are smaller; for other sizes: -- --required-batch-size-multiple 1
 #   --max-update N      steps (default: by the available time; paper: 200000)
 #   --processes N       train with N processes, each with its own batches (default: one for each GPU, or one)
 #   --cpu               do not use a GPU
 #
 # A recipe chooses all of this, and the optimiser, rate, dropout, warm-up, label smoothing, the forms of pointer and focus, and the
 # initial word vectors and output bias. It prints its choice and the expected duration, and keeps the choice in DIR/recipe.json.
-# That file also has limits for the lengths of summaries, chosen by the training summaries; scripts/generate.sh and etads-export
+# That file also has limits for the length of summaries, chosen from the training summaries; scripts/generate.sh and etads-export
 # use them as defaults. Every option that is given overrides the recipe. Options of fairseq-train follow after --, for example:
 #
 #   scripts/train.sh --text data/mine --out runs/mine
 #   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
 #
-# Documents of any length: --long. It keeps the extractor and the shortened text in DIR/shortened, and the model reads the level of
-# each picked sentence's probability (docs/long.md). The model folder then accepts whole documents:
+# For documents of any length, use --long. It keeps the extractor and the shortened text in DIR/shortened, and the model reads the
+# level of each picked sentence's probability (docs/long.md). Then it trains the extractor's content model (etads-content). The
+# model folder then accepts whole documents, and chooses the sentences of their summaries:
 #
 #   scripts/train.sh --text mine.jsonl --out runs/mine --long
 #   etads-export runs/mine model
 #
 # The optimiser of --recipe paper is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's
-# peak at width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
+# peak at width 512) and then inverse square root, gradient norm at most 2, no label smoothing. A training of fewer than 80,000
 # steps warms up for a tenth of them. Other recipes are for Transformers that are trained from scratch. With another architecture,
 # or if DIR holds a training that was started without a recipe, the default is paper.
 #
-# During training it shows steps, the time left, validations and fairseq's warnings; DIR/train.log has everything. Curves:
-# etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
+# During training it shows steps, the time left, validations and fairseq's warnings; DIR/train.log has everything. For
+# curves: etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
 # DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). Summaries at each validation:
 # ... -- --validation-samples 3
 #
@@ -62,7 +66,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 text="" out="" prepared="" recipe="" minutes="" arch=etads tokens="" size="" max_tokens="" max_update="" pointer="" processes=1
-long="" budget="" text_words="" prepare=() table=() task=() more=()
+long="" content=1 budget="" text_words="" prepare=() table=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --text) need_value "$@"; text=$2; shift 2 ;;
@@ -71,6 +75,7 @@ while [ $# -gt 0 ]; do
         --recipe) need_value "$@"; recipe=$2; shift 2 ;;
         --long) long=1; shift ;;
         --words) need_value "$@"; need_integer "$1" "$2"; budget=$2; shift 2 ;;
+        --no-content) content=""; shift ;;
         --text-words) need_value "$@"; text_words=$2; shift 2 ;;
         --split | --source-column | --target-column) need_value "$@"; table+=("$1" "$2"); shift 2 ;;
         --minutes) need_value "$@"; minutes=$2; shift 2 ;;
@@ -91,16 +96,16 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
-[ -z "$budget" ] || [ -n "$long" ] || die "--words $budget: goes with --long; the rules for words are --text-words"
+[ -z "$budget" ] || [ -n "$long" ] || die "--words $budget: has no effect without --long; the rules for splitting words are set by --text-words"
 if [ -z "$text" ]; then
-    [ -z "$long" ] || die "--long: needs --text; --prepared $prepared is taken as it is (docs/long.md has the single commands)"
+    [ -z "$long" ] || die "--long: needs --text, because --prepared $prepared is used unchanged (docs/long.md has the separate commands)"
     ignored="${tokens:+--tokens $tokens }${size:+--size $size }${text_words:+--text-words $text_words }${table[*]-} ${prepare[*]-}"
     ignored=${ignored# }
     ignored=${ignored%% --*}
     ignored=${ignored%% }
-    [ -z "$ignored" ] || die "${ignored% }: goes with --text; without it, --prepared $prepared is taken as it is"
+    [ -z "$ignored" ] || die "${ignored% }: has no effect without --text, because --prepared $prepared is used unchanged"
 elif [ ! -f "$text" ]; then
-    [ ${#table[@]} -eq 0 ] || die "${table[0]} ${table[1]}: goes with a table, and --text $text is none"
+    [ ${#table[@]} -eq 0 ] || die "${table[0]} ${table[1]}: needs a table, and --text $text is not one"
 fi
 [ -z "$recipe" ] || need_choice --recipe "$recipe" small base large paper
 [ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word
@@ -123,7 +128,7 @@ given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"
 
 # choose_settings STAGE: print the recipe's choice for preparation or training, one word per line; nothing for paper.
 choose_settings() {
-    # This is the name of a command that needs neither torch nor fairseq, which take seconds to import.
+    # The command of this name does not import torch and fairseq, which takes seconds.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
         "$1" "$out" "$prepared" ${recipe:+--recipe "$recipe"} ${text:+--text "$text"} --arch "$arch" ${tokens:+--tokens "$tokens"} \
         ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} ${cpu[@]+"${cpu[@]}"} --processes "$processes" \
@@ -136,16 +141,22 @@ if [ -f "$text" ]; then
     text=$out/text
 fi
 if [ -n "$long" ]; then
-    # As for choose_settings, the name is a command's that imports neither torch nor fairseq.
+    # As in choose_settings, the command of this name does not import torch and fairseq.
     budget=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
-        "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"}) || exit 2
-    say "extractor of the sentences to read: $out/shortened/extractor"
+        "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"} \
+        $([ -n "$content" ] || echo --no-content)) || exit 2
+    say "sentence extractor: $out/shortened/extractor"
     supervise "$ROOT/scripts/shorten.sh" --text "$text" --out "$out/shortened" --words "$budget" \
         ${text_words:+--text-words "$text_words"} ${cpu[@]+"${cpu[@]}"}
+    if [ -n "$content" ]; then
+        say "content model of the sentences to choose: $out/shortened/extractor/content.npz"
+        once --makes "$out/shortened/extractor/content.npz" --reads "$out/shortened/extractor/prepared/bin" \
+            "$out/shortened/extractor/probabilities.sentences."{train,valid} -- etads-content "$out/shortened/extractor"
+    fi
     text=$out/shortened/text
 fi
 if [ -z "$text" ]; then
-    [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"
+    [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: no prepared data there; make it with a scripts/prepare_*.sh, or give --text"
 else
     chosen=()
     if [ "$recipe" != paper ] && [ -f "$text/train.source" ]; then
@@ -163,6 +174,11 @@ if [ "$recipe" != paper ]; then
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
     train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" ${given[@]+"${given[@]}"}
+    if [ -n "$content" ] && [ -z "$long" ] && [ "$tokens" != gpt2 ]; then
+        say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
+        once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
+            -- etads-content "$out" --prepared "$prepared"
+    fi
     say_processor_time
     exit
 fi

@@ -52,8 +52,8 @@ def train_once(
         before = RunRecord.read(run)
         if before is not None and before.data and before.data != record.data:
             raise InputError(
-                f"--out {run}: it was trained with other data, which were at {before.prepared}; "
-                "name another folder, or delete this one"
+                f"--out {run}: it was trained with other data, at {before.prepared}; name another "
+                "folder, or delete this one"
             )
         if before is not None and words_of(command) == words_of(before.command) == words_of(finished_command(run)):
             record.write(run)
@@ -85,7 +85,7 @@ def finished_command(run: Path) -> List[str]:
 
 
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a training with another seed: its result would belong to neither.
+    """Refuse to continue a training with another seed, because its result would belong to neither.
 
     Raises:
         InputError: the seeds differ.
@@ -93,7 +93,7 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     old, new = seed_of(before), seed_of(now)
     if old != new:
         raise InputError(
-            f"--seed {new}: {run} holds a training with --seed {old}; name another --out, "
+            f"--seed {new}: {run} contains a training with --seed {old}; name another --out, "
             f"or delete {run / 'checkpoints'} to begin again"
         )
 
@@ -109,7 +109,7 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
     lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"
-        say(f"{run} holds a training with other options; {advice}:")
+        say(f"{run} contains a training with other options; {advice}:")
         for line in lines:
             print(f"     {'<' if line[0] == '-' else '>'} {line[2:]}", file=sys.stderr)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Find wording that slows a reader down in docstrings, comments and messages of the project's Python files.
+"""Find wording that slows a reader down in docstrings, comments and messages of Python files and shell scripts.
 
   scripts/wording.py [FILE ...]
 
-Without files, it checks every Python file that git tracks. It prints a line for each hit and exits with 1 if there is
+Without files, it checks all of them that git tracks. It prints a line for each hit and exits with 1 if there is
 any. Names in code, which are between backticks or look like code, are not checked. It needs only Python.
 """
 
@@ -113,6 +113,20 @@ def texts(source: str, messages: bool = True) -> List[Text]:
     return sorted(found)
 
 
+def shell_texts(source: str) -> List[Text]:
+    """Collect the comments and the printed strings of a shell script."""
+    found = []
+    for number, line in enumerate(source.splitlines(), 1):
+        comment = re.match(r"\s*#(?!!| shellcheck)\s?(.*)", line)
+        if comment:
+            found.append(Text(number, comment[1]))
+        elif re.search(r"\b(?:die|echo|say)\b", line):
+            found += [
+                Text(number, string) for string in re.findall(r'"([^"]+)"', line) if len(WORDS.findall(string)) > 2
+            ]
+    return found
+
+
 def check(text: Text) -> Iterator[Tuple[str, str]]:
     """Yield each pattern that a text contains, and what to write instead."""
     if text.docstring and OPENING.match(text.text):
@@ -127,22 +141,23 @@ def hits(paths: Iterable[Path]) -> Iterator[str]:
     """Yield a line for each hit in the files; strings of tests are data and not checked."""
     for path in paths:
         name = path.relative_to(ROOT) if ROOT in path.parents else path
-        for text in texts(path.read_text(encoding="utf-8"), messages="tests" not in name.parts):
+        source = path.read_text(encoding="utf-8")
+        is_shell = path.suffix == ".sh"
+        for text in shell_texts(source) if is_shell else texts(source, messages="tests" not in name.parts):
             for words, advice in check(text):
                 yield f'{name}:{text.line}: "{words}" ({advice}): {text.text[:90]}'
 
 
 def tracked() -> List[Path]:
-    """All Python files of the project."""
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "*.py"], capture_output=True, text=True, check=True
-    )
+    """All Python files and shell scripts of the project."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "*.py", "*.sh"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="Python files to check (default: all)")
+    parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="files to check (default: all)")
     paths = [path.resolve() for path in parser.parse_args().files] or tracked()
     found = list(hits(path for path in paths if path.name not in PATTERNS and path.is_file()))
     print("\n".join(found), end="\n" if found else "")

@@ -63,7 +63,7 @@ def make_bart(dictionary, arch="bart_base", **options):
 
 
 def save_bart(model, dictionary, folder, change=lambda weights: weights):
-    """Save model.pt and dict.txt in the form of 2019: torch's old format, options in a Namespace, averages as
+    """Save model.pt and dict.txt in fairseq's form of 2019: torch's old format, options in a Namespace, averages as
     objects.
     """
     folder.mkdir(exist_ok=True)

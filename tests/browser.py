@@ -1,7 +1,7 @@
 """A headless Chromium for tests of pages: logs, network requests, appearance, keys and styles.
 
-The tests that use the fixture ``browser`` are skipped where there is no Chromium with its driver (Debian's packages
-chromium and chromium-driver) or no selenium.
+Tests with the fixture ``browser`` are skipped if there is no Chromium with its driver (Debian's packages chromium and
+chromium-driver) or no selenium.
 """
 
 import base64

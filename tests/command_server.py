@@ -74,7 +74,7 @@ class CommandServer:
 
     Args:
         more: further commands: name -> "module:function".
-        environment: of the server; a command has its caller's.
+        environment: the server's environment; a command gets its caller's.
         launcher: words between the interpreter and the server's script, such as a program that runs scripts.
 
     Attributes:

@@ -40,7 +40,7 @@ SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding
 
 
 def pytest_collection_modifyitems(config, items):
-    """Apply another seed to Hypothesis, too; start long files first if processes share the tests."""
+    """Apply another seed to Hypothesis, too; start with long files if processes share the tests."""
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)

@@ -33,7 +33,7 @@ def plain(folder: Path) -> Path:
 def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool = False) -> Path:
     """cnn/stories, dailymail/stories and url_lists; the last training story has no text.
 
-    With ``names`` each story and its highlights, of two lengths, are about a person with a unique name.
+    With ``names``, each story and its two kinds of highlights are about a person with a unique name.
     """
     for name, count in zip(("train", "val", "test"), counts):
         urls = [f"http://web.archive.org/web/2015/{name}/{number}.html" for number in range(count)]
@@ -110,7 +110,7 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
 
 
 def squad(folder: Path, version: str = "1.1") -> Path:
-    """train and dev, with articles of a paragraph: two sentences with answers, one without."""
+    """train and dev, with articles of one paragraph: two sentences with answers, and one without."""
     for name, topics in (("train", TOPICS[:6]), ("dev", TOPICS[6:])):
         articles = []
         for number, topic in enumerate(topics):
@@ -134,7 +134,7 @@ def place(context: str, answer: str) -> Dict[str, Any]:
 
 
 def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
-    """An index of packages that share nothing; eight packages if no names are given."""
+    """An index of packages that share no text; eight packages if no names are given."""
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool of Debian\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"

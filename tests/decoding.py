@@ -14,7 +14,7 @@ DICTIONARY = TASK.target_dictionary
 
 
 def sharpened(arch="etads", seed=1, task=TASK, **options):
-    """A random model with confident predictions, including, at times, the end."""
+    """A random model with confident predictions, sometimes of the end."""
     return sharpen(make_model(arch, task, share_all_embeddings=False, **options), seed)
 
 
@@ -48,7 +48,7 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
 
 @dataclass(frozen=True)
 class Boundless(Scoring):
-    """A score under which no document is decided before the longest summary."""
+    """A score with which no document is decided before the maximum length."""
 
     def bound(self, log_probs, *args):
         return torch.full_like(log_probs, math.inf)

@@ -1,4 +1,4 @@
-"""Command lines in the documentation, and the real parsers to read them with."""
+"""Command lines in the documentation, and the real parsers that read them."""
 
 import argparse
 import ast
@@ -55,7 +55,7 @@ class Documented(NamedTuple):
 
 
 def _without_remark(line: str) -> str:
-    """Drop a remark far to the right of a command, unless it is more arguments."""
+    """Drop a remark far to the right of a command, but keep further arguments."""
     return re.split(r"\s{3,}(?!--|\[|\d)", line)[0]
 
 
@@ -139,7 +139,7 @@ def variants(line: str) -> Iterator[List[str]]:
 
 
 def is_incomplete(line: str) -> bool:
-    """Tell whether a documented line leaves out arguments that the command needs."""
+    """Tell whether a documented line omits arguments that the command needs."""
     return re.search(r"(?<![\w\[])(?:\.\.\.|…)(?!\w)", line) is not None
 
 

@@ -136,7 +136,7 @@ def sizes_of(arch):
 
 
 def values_of(option, table):
-    """The values that an option may be drawn from, by its declaration or, for numbers, the table."""
+    """Values for an option, from its declaration or, for numbers, from the table."""
     if option.name in table:
         return table[option.name]
     if option.type is bool:
@@ -147,7 +147,7 @@ def values_of(option, table):
 
 
 def draw(generator, config, table, most, left_out=()):
-    """Some options of a dataclass with random values."""
+    """Some options of a dataclass, with random values."""
     found = {option.name: option for option in fields(config) if option.name not in {"_name", *left_out}}
     names = generator.sample(sorted(found), generator.randint(0, min(most, len(found))))
     names += [name for name in LIKELY if name in found and generator.random() < 0.4]
@@ -210,9 +210,9 @@ def model_options(arch, model):
 
 
 def build(arch, model, criterion, losses, seed=1):
-    """Task, model in float64 with all weights random, and criterion; ValueError or InputError if they are refused.
+    """Task, model in float64 with random weights, and criterion; ValueError or InputError if they are refused.
 
-    Without the name of a criterion, there is none.
+    Without the name of a criterion, the criterion is None.
     """
     task = training_task()
     torch.manual_seed(seed)
@@ -225,7 +225,7 @@ def build(arch, model, criterion, losses, seed=1):
 
 
 def is_refused(error):
-    """Whether an error is the refusal of a combination of options, in words."""
+    """Tell whether an error is a refusal of a combination of options."""
     return isinstance(error, (ValueError, InputError)) and "--" in str(error)
 
 
@@ -268,12 +268,12 @@ class Targets(SentenceTargets):
 
 
 def batch(task, model, numbers, left=(False, False), more=(0, 0), summaries=None):
-    """The pairs with these numbers as the task's dataset collates them.
+    """Collate the pairs with these numbers, like the task's dataset.
 
     Args:
         left: whether documents and summaries are padded on the left.
-        more: columns of padding in addition to the least, of documents and of summaries.
-        summaries: other summaries than SUMMARIES.
+        more: additional columns of padding, of documents and of summaries.
+        summaries: summaries to use instead of SUMMARIES.
     """
     summaries = summaries or SUMMARIES
     eos = task.src_dict.eos()

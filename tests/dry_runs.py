@@ -77,7 +77,7 @@ def provide(folder: Path, words: Sequence[str]) -> None:
 
 
 def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProcess, List[List[str]]]:
-    """Run a script in a folder with everything that it expects; returns the process and the calls of commands."""
+    """Run a script in a folder with all its inputs; returns the process and the calls of commands."""
     (stubs / "log").write_text("")
     provide(stubs, words)
     environment = {**os.environ, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}

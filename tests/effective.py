@@ -100,7 +100,7 @@ def _name(path: str, end: str) -> str:
 
 
 def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Values]]:
-    """Run a recipe with stand-ins; returns the values of its trainings and of its searches, each by the run's name.
+    """Run a recipe with stand-ins; returns the values of its trainings and of its searches, by the name of the run.
 
     Args:
         command: the recipe and its options, without ``--out``.

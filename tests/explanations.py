@@ -13,7 +13,7 @@ HOSTILE = (
 
 
 def weights(draw, length, total=1.0):
-    """Positive numbers with that sum, most of them small, as in attention."""
+    """Positive numbers with the given sum, most of them small, as in attention."""
     row = [draw.random() ** 8 + 1e-5 for _ in range(length)]
     return tuple(total * value / sum(row) for value in row)
 

@@ -88,7 +88,7 @@ def damaged(draw, content):
 
 
 def lines_of(text):
-    """The clean lines of a text."""
+    """Lines of a text, cleaned."""
     return [line for line in (clean(line, Counter()) for line in text.replace("\r\n", "\n").split("\n")) if line]
 
 
@@ -99,7 +99,7 @@ def pairs_of(records):
 
 
 def error_of(prefix, main, *arguments):
-    """The one line that a command prints when it refuses something; None if it succeeds."""
+    """The one-line message of a command that refuses something; None if it succeeds."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
@@ -113,7 +113,7 @@ def error_of(prefix, main, *arguments):
 
 
 def corpus(folder, *arguments):
-    """The pairs of the training split (or the only one), and the report; or the error, one line, and None."""
+    """The pairs of the training split (or the only one), and the report; or a one-line error, and None."""
     out = folder / "text"
     error = error_of("etads-corpus: ", main, *arguments, "--out", out, "--jobs", "1", "--force")
     if error:

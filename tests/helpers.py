@@ -58,7 +58,7 @@ def make_task(
     target_words: Optional[int] = None,
     **options,
 ) -> SummarizationTask:
-    """A task with one dictionary; summaries know the first ``target_words`` of it (None: the same as documents)."""
+    """A task with one dictionary; summaries know its first ``target_words`` (None: as many as documents)."""
     dictionary = make_dictionary(tail=tail, mark=mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
@@ -119,7 +119,7 @@ def run_command(command: List[str], cwd: Path, check: bool = True, anew: bool = 
     """Run a console command of this environment and return its output; a failure shows the output.
 
     Args:
-        anew: start it as users do, not by a command server, which has already imported everything.
+        anew: start the command as users do, instead of in a command server, which has already imported everything.
     """
     result = subprocess.run(
         command, cwd=cwd, env=environment(anew), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs

@@ -1,4 +1,4 @@
-"""The scale of the loss over many steps of --fp16 on a CPU, by fairseq's trainer and FP16Optimizer.
+"""Measure the loss scale over many steps of --fp16 on a CPU, with fairseq's trainer and FP16Optimizer.
 
     python tests/loss_scale.py --steps 300 --out benchmarks/results/loss_scale.json
 
@@ -97,10 +97,12 @@ def scales(arch, count, first=FIRST_SCALE, seed=1):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=300, help="updates of each model")
+    parser.add_argument("--steps", type=int, default=300, help="number of updates for each model")
     parser.add_argument("--models", nargs="+", help="architectures (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the batches")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file of the figures; others in it are kept")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="JSON file for the figures; other figures in it are kept"
+    )
     options = parser.parse_args()
     record = {"torch": torch.__version__, "device": "cpu", "steps": options.steps, "first_scale": FIRST_SCALE}
     record["models"] = json.loads(options.out.read_text())["models"] if options.out.exists() else {}

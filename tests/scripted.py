@@ -1,4 +1,4 @@
-"""Models with distributions and attention read from tables, by the words so far and by the document."""
+"""Models that read distributions and attention from tables, by the words so far and by the document."""
 
 import torch
 from fairseq.models import (
@@ -42,8 +42,8 @@ class TableDecoder(FairseqIncrementalDecoder):
 
 
 def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97, clock=7):
-    """Make a model: ``end`` is added to the end symbol's logits; with ``clock`` 0 the same words always have the same
-    successors.
+    """Make a model; ``end`` is added to the logits of the end symbol. With ``clock`` 0, the same words always have the
+    same successors.
     """
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(states, len(dictionary), generator=generator) * spread

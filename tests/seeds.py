@@ -1,6 +1,6 @@
 """Another seed for the whole suite: ``ETADS_TEST_SEED=N`` adds N to every seed that the tests give to a generator.
 
-Only calls in the tests' files are shifted; the code under test draws the same numbers as before. Without the variable,
+Only calls in test files are shifted; the code under test draws the same numbers as before. Without the variable,
 nothing is replaced. ``conftest.py`` imports this before any test module, because modules may draw numbers when
 imported.
 """

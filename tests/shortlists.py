@@ -1,4 +1,4 @@
-"""Shortlists made by hand, and models that cannot write other words."""
+"""Hand-made shortlists, and models that cannot write other words."""
 
 import math
 

@@ -41,11 +41,11 @@ example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: per cent of a summary's words that its document has. new N: per cent of its N-grams that the document does
-  not have. new sent.: per cent of its sentences that do not stand in the document word for word. rep. N: per cent of
-  its N-grams that occurred before in the summary. The second table says from which tenth of the documents copied
-  bigrams come. Details are in docs/evaluation.md. - as a FILE is standard input; any may be compressed (.gz, .xz,
-  .bz2, .zst).""",
+  copied: percentage of a summary's words that its document has. new N: percentage of its N-grams that the document does
+  not have. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N: percentage
+  of its N-grams that occurred before in the summary. The second table shows the tenths of the documents from which
+  copied bigrams come. Details are in docs/evaluation.md. - as a FILE is standard input; any may be compressed (.gz,
+  .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")

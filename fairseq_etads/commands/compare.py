@@ -98,7 +98,7 @@ def _given(args: argparse.Namespace) -> _Given:
         InputError: some are missing or too many.
     """
     if bool(args.a) != bool(args.b):
-        raise InputError("--a and --b need each other")
+        raise InputError("--a and --b: give both or neither")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
         raise InputError(
@@ -109,7 +109,7 @@ def _given(args: argparse.Namespace) -> _Given:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
     args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
-        raise InputError(f"--likelihood takes two runs, which have their own references; {rest[0]} is not needed")
+        raise InputError(f"--likelihood takes two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
     return _Given(first, second, rest)

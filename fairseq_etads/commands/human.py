@@ -39,8 +39,8 @@ example:
   etads-human score --key key.json sheets/*.csv
 
   Every annotator gets one sheet in two formats, CSV for a spreadsheet and a page for a browser, and fills in either.
-  Keep the key secret: it says which system each letter stands for. You can add the references as one more system. Marks
-  between sentences are not shown. - as a FILE of texts is standard input.""",
+  Keep the key secret: it tells which system each letter stands for. You can add the references as one more system.
+  Marks between sentences are not shown. - as a FILE of texts is standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")
@@ -99,7 +99,7 @@ def _make(args: argparse.Namespace) -> None:
         warn("etads-human", find_leftovers(name, summaries))
     sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
-        raise ValueError(f"--key {args.key}: choose a place outside {args.out}, which annotators will get")
+        raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators will get that folder")
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise ValueError(f"{path} exists; its sheets may have been given out already")

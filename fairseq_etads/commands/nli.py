@@ -63,7 +63,7 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="train a model; the same command continues after an interruption")
     add = train.add_argument
     add("out", metavar="MODEL", type=Path, help="folder for the model")
-    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="pairs to learn from")
+    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="training pairs")
     add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
     add(
         "--vectors",
@@ -134,7 +134,7 @@ def _train(args: argparse.Namespace) -> None:
     if not 0 < args.lr < math.inf:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
-        raise InputError("--more-words has no effect without --vectors: only vectors exist for words that no pair has")
+        raise InputError("--more-words has no effect without --vectors, which provide the additional words")
     from ..jobs.nli_training import Settings, train
 
     only_warnings()

@@ -78,7 +78,7 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
                 raise
             warn("etads-plot", [f"{error}; left out"])
     if not logs:
-        raise InputError(f"none of the {len(runs)} logs has figures of training")
+        raise InputError(f"none of the {len(runs)} logs contains training figures")
     return logs
 
 

@@ -35,7 +35,7 @@ examples:
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="model that model that selects sentences until it stops; if it selects none, the first five are rewritten",
+        help="model that selects sentences until it stops; if it selects none, the first five are rewritten",
     )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
@@ -114,7 +114,7 @@ def main(args: argparse.Namespace) -> None:
     if args.output.is_dir():
         raise InputError(f"OUTPUT {args.output}: it is a folder; name a file")
     if args.rerank and args.beam == 1:
-        raise InputError("--rerank: has no effect with --beam 1, which leaves nothing to choose from")
+        raise InputError("--rerank: has no effect with --beam 1, which gives only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
     folder = binarised(args.data)

@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-rouge``."""
     if args.duc75:
         if args.bytes not in (None, 75):
-            raise ValueError(f"--duc75 and --bytes {args.bytes} exclude one another")
+            raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")
         args.bytes, args.multi = 75, args.multi or "average"
     check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
     check_writable("--json", args.json)

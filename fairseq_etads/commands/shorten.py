@@ -62,7 +62,9 @@ def main(args: argparse.Namespace) -> None:
     if not args.text.is_dir():
         raise InputError(f"TEXT {args.text}: there is no such folder")
     if args.out.resolve() == args.text.resolve():
-        raise InputError(f"OUT {args.out}: is also TEXT, and would replace its documents; name another folder")
+        raise InputError(
+            f"OUT {args.out}: is the same folder as TEXT, so its documents would be overwritten; name another folder"
+        )
     from ..jobs.shorten import shorten
 
     only_warnings()

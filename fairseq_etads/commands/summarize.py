@@ -143,7 +143,7 @@ class _Report:
         self._bar.update()
 
     def _tell(self, kind: str, name: str, words: str) -> None:
-        """Report something about a document, unless the same was said of many."""
+        """Report something about a document, unless the same has been reported for many."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
@@ -157,14 +157,14 @@ class _Report:
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
         self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}")
         if self.counts["unusual"] > PROBLEMS_SHOWN:
-            self.say(f"{self.counts['unusual']:,} documents in all are unlike the documents of the model's training")
+            self.say(f"{self.counts['unusual']:,} documents in total are unlike the model's training documents")
         if self.counts["truncated"]:
             self.say(
-                f"of {self.counts['truncated']:,} documents only the first {self._read:,} tokens at most were read; a "
+                f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
                 "model trained by scripts/train.sh --long reads documents of any length"
             )
         if failed:
-            print(f"etads-summarize: {failed:,} documents have no summary, for the reasons given", file=sys.stderr)
+            print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
@@ -230,12 +230,12 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
-            report.say(f"{path}: {output.progress.documents:,} documents are done; continuing with the next")
+            report.say(f"{path}: {output.progress.documents:,} documents are finished; continuing with the next")
         documents = output.rest(documents)
         if output.is_complete:
             if next(documents, None) is not None:
                 raise InputError(
-                    f"--output {path}: it has the first {output.progress.documents:,} of these documents; "
+                    f"--output {path}: it contains summaries of the first {output.progress.documents:,} documents; "
                     f"give another --output, or delete it and {output.journal.name}"
                 )
             report.say(f"{path} is complete already")

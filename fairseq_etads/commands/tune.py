@@ -130,9 +130,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Texts of a file, which has lines or a table; texts of several lines keep their line breaks."""
+    """Read the texts of a file of lines or of a table; texts of several lines keep their line breaks."""
     if str(path) == STANDARD_INPUT:
-        raise InputError(f"{option} -: must be a file, so that a second run can read it again")
+        raise InputError(f"{option} -: must be a file, because tuning reads it again when it is resumed")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
     kind, column = guess_format([path], text="lines"), ""
@@ -142,7 +142,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
         if not column or (column.lower() if kind == "csv" else column) not in names:
             raise InputError(f"{column_option} {asked or 'is needed'}: {path} has {', '.join(names)}")
     elif asked:
-        raise InputError(f"{column_option} {asked}: {path} has lines, not fields")
+        raise InputError(f"{column_option} {asked}: {path} has plain lines, without fields")
     texts = []
     for document in read_documents([path], kind, column, ""):
         if document.problem:
@@ -158,7 +158,9 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
-        raise InputError(f"REFERENCES are missing: {args.source} has lines, not fields of documents and references")
+        raise InputError(
+            f"REFERENCES are missing: {args.source} has plain lines, without fields for documents and references"
+        )
     references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):
         raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
@@ -256,7 +258,7 @@ def _check(args: argparse.Namespace) -> None:
     bundled = find_folder(args.folder)
     if bundled != args.folder:
         raise InputError(
-            f"FOLDER {args.folder} comes with the package; tune a copy of it: cp -r {bundled} my-{args.folder}"
+            f"FOLDER {args.folder} comes with the package; tune a copy instead: cp -r {bundled} my-{args.folder}"
         )
     read_config(args.folder)
 
@@ -379,7 +381,7 @@ def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any
     if not args.write:
         return
     if decoding is None:
-        print("--write: the folder's defaults are the best, so nothing is written")
+        print("--write: the folder's defaults are already the best, so nothing is written")
         return
     set_decoding(args.folder, decoding, note())
     print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")

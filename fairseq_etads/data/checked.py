@@ -18,7 +18,7 @@ class DataChecks:
     fairseq maps data into memory, so changing a file in use would change what is read.
 
     Attributes:
-        checked: data directory -> its checks so far.
+        checked: data folder -> its checks so far.
     """
 
     def __init__(self) -> None:

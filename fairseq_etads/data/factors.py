@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Read the dictionary of each factor in a data directory: name -> dictionary; empty without factors.json.
+    """Read the dictionary of each factor in a data folder: name -> dictionary; empty without factors.json.
 
     Raises:
         ValueError: factors.json or a dictionary is malformed.
@@ -161,5 +161,5 @@ class SourceFactors:
             if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:
                 raise ValueError(
                     f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
-                    "give the data directory with which it was trained"
+                    "give the data folder with which it was trained"
                 )

@@ -99,7 +99,7 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
     fields = tuple(line.split("\t"))
     if len(fields) != 3:
         raise ValueError(
-            f"{len(fields)} fields between tabs instead of three: premise, hypothesis and label (the name of a file "
+            f"{len(fields)} tab-separated fields instead of three: premise, hypothesis and label (the name of a file "
             "of JSON lines ends in .jsonl)"
         )
     return fields

@@ -18,7 +18,7 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """The suffixes of documents and summaries by the names of a data directory's files; None, None without such files.
+    """The suffixes of documents and summaries by the names of a data folder's files; None, None without such files.
 
     fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it finds that first.
     """
@@ -75,8 +75,11 @@ class TruncatedDataset(BaseWrapperDataset):
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log the amount of truncated text, if any; ``what`` names the texts."""
-        if self.texts_cut:
+        """Log the amount of truncated text, if any; ``what`` names the texts.
+
+        Texts of a single token are not reported: their reader does without them, as extractors do without summaries.
+        """
+        if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
             logger.info(
                 f"{what}: {self.texts_cut:,} of {len(self):,} cut to {self.limit} tokens "

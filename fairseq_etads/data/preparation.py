@@ -80,7 +80,7 @@ class Settings:
             if value < 0:
                 raise InputError(f"{option}: choose 1 or more")
             if value and not self.separate and name == "source_size":
-                raise InputError(f"{option}: needs --separate-dictionaries; a shared dictionary has --size words")
+                raise InputError(f"{option}: needs --separate-dictionaries; the size of a shared dictionary is --size")
         if self.tokens == "word" and not self.separate and self.target_size >= self.size:
             raise InputError(
                 f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the shared "
@@ -109,11 +109,13 @@ class Settings:
         """Raise InputError for options that do not apply to GPT-2's pieces."""
         if self.size != Settings.size:
             raise InputError(
-                f"--size {self.size} has no effect with --tokens gpt2, which has fixed pieces: leave it out"
+                f"--size {self.size} has no effect with --tokens gpt2, because its pieces are fixed: leave it out"
             )
         if self.source_marks or self.target_marks:
             side = "source" if self.source_marks else "target"
-            raise InputError(f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave them out")
+            raise InputError(
+                f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave out the sentence marks"
+            )
         if self.factors:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
@@ -160,7 +162,7 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
     Args:
         record: settings as in prepare.json.
-        out: the prepared directory, which holds the subword model.
+        out: the folder of prepared data, which holds the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -186,7 +188,7 @@ def command_line(options: Dict[str, Any]) -> List[str]:
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Options with which fairseq treats new text like the text of a prepared directory.
+    """Options with which fairseq treats new text like the text of a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -197,14 +199,14 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
 
 
 def settings_of(prepared: Path, option: str) -> Settings:
-    """Settings of a prepared directory, which ``option`` names.
+    """Settings of a folder of prepared data, which ``option`` names.
 
     Raises:
-        InputError: the directory is incomplete, or prepare.json is damaged.
+        InputError: the folder is incomplete, or prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
+        raise InputError(f"{option} {prepared}: not a completed output folder of etads-prepare")
     try:
         settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
         settings.check()

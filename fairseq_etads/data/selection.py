@@ -50,7 +50,7 @@ class TokenValues:
         self.file, self.unit, self.option = SelectionFile(path, option), unit, option
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
         if len(self.file) != len(documents):
-            raise InputError(f"{option}: {path} is about {len(self.file):,} documents, but DATA has {len(documents):,}")
+            raise InputError(f"{option}: {path} covers {len(self.file):,} documents, but DATA has {len(documents):,}")
         self._check_kind()
         made = int(self.file.header.get("truncate_source", limit))
         longest = max(map(int, sizes), default=1) - 1
@@ -66,7 +66,7 @@ class TokenValues:
         """Raise InputError if the file has another kind of labels than required."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
-                f"{self.option}: {self.file.path} has distributions, which do not select sentences; make it with "
+                f"{self.option}: {self.file.path} contains distributions, which do not select sentences; make it with "
                 "etads-labels --kind extract or match"
             )
 

@@ -80,7 +80,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
         if made != found:
             raise InputError(
                 f"{where} was made with another {side} dictionary (fingerprint {made}) than the model's ({found}): "
-                "make one from the data with which the model was trained"
+                "make one from the model's training data"
             )
     problem = _problem(arrays, known_words(source), known_words(target))
     if problem:

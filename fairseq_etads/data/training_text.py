@@ -22,7 +22,7 @@ MOST_WORDS = 10_000_000
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
     """Training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
 
-    If there are several data directories, only the first is read.
+    If there are several data folders, only the first is read.
 
     Raises:
         FileNotFoundError: there are none.

@@ -111,18 +111,18 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
     logger.info(found)
     if pointer == "switch" and not counts.copyable:
         raise ValueError(
-            f"--pointer switch: {found}, so there is nothing that the switch could learn to point at. Make the data "
+            f"--pointer switch: {found}, so the switch has no word to learn to copy. Make the data "
             "with fewer known words in summaries (etads-prepare --target-size), from text that keeps its rare words "
             "(etads-corpus gigaword --rare 0), or choose --pointer soft or none"
         )
     if pointer == "soft" and not counts.in_document:
-        raise ValueError(f"--pointer soft: {found}, and no known word is, so there is nothing to copy")
+        raise ValueError(f"--pointer soft: {found}, and no known word is in the documents, so there is nothing to copy")
     if pointer == "soft" and counts.unknown and not counts.copyable:
         logger.warning(f"--pointer soft will only copy words that the model can also generate: {found}")
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Warn if etads-prepare, which made this directory, found far fewer words than requested."""
+    """Warn if etads-prepare, which made this folder, found far fewer words than requested."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -132,7 +132,7 @@ def warn_of_few_words(data: Path) -> None:
         known = report["known"][side]
         if known < FEWEST_WORDS * asked:
             logger.warning(
-                f"the {side} dictionary in DATA has {known:,} known words, although {asked:,} were asked for: the "
+                f"the {side} dictionary in DATA has {known:,} known words instead of {asked:,}: the "
                 "training text has no more (rare words may have been replaced in it: etads-corpus gigaword --rare)"
             )
 

@@ -52,7 +52,7 @@ class WeightsFile:
         """Raise InputError if the names or shapes of the weights differ from the model's."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
-            raise InputError(f"{self.path} {what} {name[:100]!r}: it belongs to another model. {self._advice}")
+            raise InputError(f"{self.path} {what} {name[:100]!r}: so it belongs to another model. {self._advice}")
         for name, shape in self.shapes.items():
             if shape != tuple(expected[name].shape):
                 raise InputError(
@@ -67,7 +67,7 @@ class WeightsFile:
             expected: the model's own weights, for names, shapes and types.
 
         Raises:
-            InputError: the file is damaged, is not of this model, or has numbers that are not finite.
+            InputError: the file is damaged, is not of this model, or contains numbers that are not finite.
         """
         from safetensors.torch import load_file
 
@@ -83,7 +83,7 @@ class WeightsFile:
         for name, target in self._shared.items():
             if name in stored or target not in stored:
                 raise InputError(
-                    f'{self.path}: "{name}" cannot share the weight "{target}", as config.json says. {self._advice}'
+                    f'{self.path}: "{name}" cannot share the weight "{target}" as config.json specifies. {self._advice}'
                 )
         return {**stored, **{name: stored[target] for name, target in self._shared.items()}}
 
@@ -104,6 +104,6 @@ class WeightsFile:
 def _check_numbers(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
     fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype
     if not fits:
-        raise InputError(f"{path}: {name} has numbers of the type {value.dtype}. {advice}")
+        raise InputError(f"{path}: {name} contains numbers of type {value.dtype}. {advice}")
     if value.is_floating_point() and not value.isfinite().all():
-        raise InputError(f"{path}: {name} has numbers that are not finite. {advice}")
+        raise InputError(f"{path}: {name} contains numbers that are not finite. {advice}")

@@ -3,7 +3,7 @@
 - ``waiting``: ``before`` other summaries come first.
 - ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
 - ``step``: the best summary so far: ``text``, ``score``, ``ended``, and where its last word was read, ``attention`` and
-  ``copying``, as pairs [token of the document, weight]; None if there is no such thing.
+  ``copying``, as pairs [token of the document, weight]; None if the model has none.
 - ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
   document's words the model read (``words_read`` of ``words``), the ``explanation``
   (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.

@@ -133,7 +133,9 @@ def csv_sheet(
         index = int(item) - 1
         document = documents[index] if item != last else ""  # only the first summary's row has the document
         last = item
-        texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
+        # before Python 3.11, the csv module reads no NULs
+        texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
+        texts = [escape_formula(text) for text in texts]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
     return file.getvalue()
 
@@ -228,7 +230,7 @@ def read_key(path: str) -> Dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         is_key = False
     if not is_key:
-        raise ValueError(f"{path}: not a key that etads-human make wrote")
+        raise ValueError(f"{path}: not a key file of etads-human make")
     return key
 
 
@@ -301,7 +303,7 @@ def _read_row(
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
     if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets made by earlier versions have no id
-        raise ValueError("the sheet belongs to another key: another run of etads-human make wrote it")
+        raise ValueError("the sheet belongs to another key, from another run of etads-human make")
     sheet = key["sheets"].get(annotator)
     if sheet is None:
         raise ValueError(f'the key has no annotator "{annotator[:40]}"')

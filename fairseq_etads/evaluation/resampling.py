@@ -1,6 +1,6 @@
 """Confidence intervals of means, and tests of the difference of two means: bootstrap, randomisation and Student's t.
 
-All functions draw by a given seed, so that the same scores have the same intervals and p-values.
+All functions draw with a given seed, so the same scores have the same intervals and p-values.
 
 Where documents come in families (near-copies, packages of one source), pass ``families`` (n,), a number per document:
 whole families are then drawn, because documents of one family are not independent.
@@ -129,7 +129,7 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
     """Share (...) of the bootstrap's variance that is due to documents, independently of the training.
 
-    The mean scores over trainings also vary by document because of what each training makes of each document. The
+    The mean scores over trainings also vary between documents because each training treats documents differently. The
     spread of the trainings' own means contains this part already, so it must not count twice.
     first, second: (trainings, n, ...).
     """

@@ -172,7 +172,7 @@ def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = Mappi
     module, colon, member = name.partition(":")
     if not colon:
         names = ", ".join([*REWARDS, *makers])
-        raise ValueError(f"--rewards {name}: choose of {names}, or name a class of your own as module:Class")
+        raise ValueError(f"--rewards {name}: choose from {names}, or name a class of your own as module:Class")
     try:
         made: Any = getattr(importlib.import_module(module), member)()
     except (ImportError, AttributeError) as error:

@@ -119,7 +119,7 @@ class Settings:
         multi: treatment of several references: the "best" by F1, for each pair and metric; or their "average", with
             matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
         byte_limit: number of bytes of each hypothesis and reference that count (DUC-2004: 75).
-        rouge_home: directory of ROUGE-1.5.5.pl and its data; None to look for it, see :mod:`.perl`.
+        rouge_home: folder of ROUGE-1.5.5.pl and its data; None to look for it, see :mod:`.perl`.
 
     Raises:
         ValueError: an unknown backend or value of ``multi``, a metric that the backend does not have, or a limit below

@@ -42,7 +42,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
     """
     for name, lines in zip(names, texts):
         if not lines:
-            raise ValueError(f"{name}: empty, nothing to score")
+            raise ValueError(f"{name}: empty, so there is nothing to score")
         if len(lines) != len(texts[0]):
             raise ValueError(f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)}")
 

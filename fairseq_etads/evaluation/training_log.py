@@ -71,7 +71,9 @@ class TrainingLog:
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def end(self) -> "TrainingLog":
-        """Sort the figures after the last line; means over an epoch stand for figures that have no others."""
+        """Sort the figures after the last line; figures that were logged only as means over an epoch use these
+        means.
+        """
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
             if epochs and not kinds.get(TRAIN):

@@ -71,8 +71,8 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
             name = different[0]
             if name in _READING:
                 values = f"--{name.replace('_', '-')} was {other.get(name)} in {path} and {identity.get(name)}"
-                raise ValueError(f"{values} in {paths[0]}: their models have learned from other texts")
-            raise ValueError(f"{path} has another model than {paths[0]}: they differ in {name}")
+                raise ValueError(f"{values} in {paths[0]}: their models were trained on different text")
+            raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {name}")
         for name, value in checkpoint["model"].items():
             if name in sums:
                 sums[name] += value

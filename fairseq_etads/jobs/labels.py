@@ -44,7 +44,7 @@ def splits_of(folder: Path) -> List[str]:
     """List which of train, valid and test a folder with binarised data has; raises InputError if it has none."""
     found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
     if not found:
-        raise InputError(f"DATA {folder}: it has none of train, valid and test; name its splits with --subset")
+        raise InputError(f"DATA {folder}: it has no split train, valid or test; name its splits with --subset")
     return found
 
 
@@ -155,7 +155,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     labeller = _open(folder, split, kind, limit, ({}, 1.0))
     pairs = labeller.pairs
     if not pairs.has_summaries:
-        raise InputError(f"--subset {split}: it has no summaries to make labels from")
+        raise InputError(f"--subset {split}: it has no summaries from which to make labels")
     if kind != "words":
         need_marks(pairs, f"--kind {kind}")
     idf = _frequencies(folder, labeller) if kind == "distribution" else labeller.idf
@@ -193,7 +193,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     labeller = _open(*arguments)
     pairs = labeller.pairs
     if not pairs.has_summaries:
-        raise InputError(f"--subset {split}: it has no summaries to make pairs of")
+        raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
     need_marks(pairs, "--pairs")
     tokenizer = detokenizer_of(pairs.dictionary, labeller.subwords, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
@@ -213,7 +213,7 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
     """Raise InputError if none of the first documents has a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
-            f'{option}: the documents have no "{SENTENCE_MARK}", which ends a sentence; prepare them with '
+            f'{option}: the documents have no "{SENTENCE_MARK}", which marks the end of a sentence; prepare them with '
             "etads-prepare --source-sentence-marks"
         )
 

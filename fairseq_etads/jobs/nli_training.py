@@ -246,10 +246,10 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     # A training continues only if all three files exist, since the best epoch's model might be lost otherwise.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
-        raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")
+        raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
     progress = trainer.load(out / STATE) if goes_on else Progress()
     known = len(dictionary) - dictionary.nspecial
-    print(f"{len(pairs.labels):,} pairs to learn from, {counts[SKIPPED]:,} {SKIPPED}; {known:,} words known")
+    print(f"{len(pairs.labels):,} training pairs, {counts[SKIPPED]:,} {SKIPPED}; {known:,} known words")
     total = len(valid.labels)
     while progress.epoch < epochs and progress.epoch - progress.best_epoch < patience:
         number = progress.epoch + 1

@@ -158,7 +158,9 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """Options of etads-prepare: an earlier call's, or whole words, with as many of them as the text can teach."""
+    """Options of etads-prepare: an earlier call's, or whole words, with as many known words as the text is long
+    enough to teach.
+    """
     if args.recipe == "paper" or _begun_without(args):
         return []
     check_suitable(args.recipe or "paper", args.arch)

@@ -138,7 +138,9 @@ def default_name(data: Data, machine: Machine, arch: str) -> str:
 def check_suitable(name: str, arch: str) -> None:
     """Raise InputError if there is no such recipe for an architecture."""
     if name != "paper" and arch not in SUITABLE:
-        raise InputError(f"--recipe {name}: is for --arch {', '.join(SUITABLE)}; choose --recipe paper for {arch}")
+        raise InputError(
+            f"--recipe {name}: works only with --arch {', '.join(SUITABLE)}; choose --recipe paper for {arch}"
+        )
 
 
 def vocabulary(data: Data) -> int:

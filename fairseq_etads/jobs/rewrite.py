@@ -81,9 +81,11 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
         raise InputError(f"--extractor {args.extractor}: {error}") from None
     extractor = models[0]
     if not isinstance(extractor, PointerExtractor):
-        raise InputError(f"--extractor {args.extractor}: it is not of --arch pointer_extractor")
+        raise InputError(f"--extractor {args.extractor}: not a model of --arch pointer_extractor")
     if args.sentences and extractor.stop is not None:
-        raise InputError(f"--sentences {args.sentences}: has no effect on this extractor, which has learned to stop")
+        raise InputError(
+            f"--sentences {args.sentences}: has no effect on this extractor, which decides itself when to stop"
+        )
     task.labels.read(None)
     return extractor.eval(), task
 

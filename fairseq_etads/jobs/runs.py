@@ -22,7 +22,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
     if args.prepared:
         if not (args.prepared / "bin").is_dir():
-            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
+            raise InputError(f"--prepared {args.prepared}: has no folder bin; etads-prepare makes it")
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
@@ -79,7 +79,9 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
     from ..vocabulary.kinds import detect_words
 
     if subwords == "gpt2":
-        raise InputError(f"DATA {folder}: it has GPT-2's pieces, which are not words; prepare the text in another way")
+        raise InputError(
+            f"DATA {folder}: consists of GPT-2's pieces, which are not words; prepare the text with other --tokens"
+        )
     kind = detect_words(dictionary, subwords)
     return TextTokenizer(
         argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")

@@ -40,7 +40,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
             f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
-            "model with --sentence-attention extractor); etads-rewrite takes an extractor of sentences in order"
+            "model with --sentence-attention extractor); use etads-rewrite for an extractor that orders sentences"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)
@@ -68,7 +68,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         print(line)
     if args.report:
         if not report:
-            raise InputError(f"--report {args.report}: there are no labels to compare with; etads-labels makes them")
+            raise InputError(f"--report {args.report}: there are no labels for comparison; etads-labels makes them")
         write_text(args.report, json.dumps(report, indent=2) + "\n")
 
 

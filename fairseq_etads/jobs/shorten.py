@@ -78,7 +78,7 @@ def _shorten_split(
         raise InputError(f"TEXT {args.text}: it has no {source.name}")
     file = SelectionFile(args.run / file_name("probabilities", "sentences", split), "RUN")
     if len(file) != len(pairs):
-        raise InputError(f"RUN: {file.path} is about {len(file):,} documents, and --prepared has {len(pairs):,}")
+        raise InputError(f"RUN: {file.path} covers {len(file):,} documents, but --prepared has {len(pairs):,}")
     words = taken = before = number = 0
     out = args.out / source.name
     lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
@@ -92,7 +92,7 @@ def _shorten_split(
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
-                    "--prepared, which was made of another text"
+                    "--prepared, which was made from another text"
                 )
             probabilities: List[Optional[float]] = [None if field == NOTHING else float(field) for field in fields]
             probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]
@@ -103,7 +103,7 @@ def _shorten_split(
             words += sum(len(sentences[place].split()) for place in picked)
             taken += len(picked)
     if number < len(pairs):
-        raise InputError(f"TEXT: {source} has {number:,} lines, and --prepared has {len(pairs):,} documents")
+        raise InputError(f"TEXT: {source} has {number:,} lines, but --prepared has {len(pairs):,} documents")
     for path in sorted(args.text.glob(f"{split}.target*")):
         shutil.copyfile(path, args.out / path.name)
     count = max(number, 1)

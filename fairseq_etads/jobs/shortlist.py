@@ -180,7 +180,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:
-        raise InputError(f"DATA {folder}: its training data has no summaries to learn from")
+        raise InputError(f"DATA {folder}: its training data has no summaries")
     source, target = task.source_dictionary, task.target_dictionary
     pairs = Pairs(task.dataset("train"))
     counts = document_frequencies(pairs)

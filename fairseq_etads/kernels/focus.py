@@ -255,8 +255,8 @@ def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> 
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
     logger.info(
-        f"focus-attention on {device}: its products are not known to be exact, so the bias of {of_what} is added in "
-        "float32, a number for each pair of words"
+        f"focus-attention on {device}: its matrix products are not known to be exact, so the bias of {of_what} is "
+        "added in float32, with a number for each pair of words"
     )
 
 

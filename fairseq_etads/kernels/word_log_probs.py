@@ -12,7 +12,7 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .linear import product_without_gradient
+from .cpu import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
@@ -87,7 +87,10 @@ class _WordLogProbs(torch.autograd.Function):
         states, table, columns, normaliser = ctx.saved_tensors
         kept, ctx.kept = ctx.kept, None
         if kept is None:
-            raise RuntimeError("the log-probabilities of words have one backward pass only: it uses up their logits")
+            raise RuntimeError(
+                "only one backward pass through the log-probabilities of words is possible, because it "
+                "overwrites their logits"
+            )
         of_picked, of_total = gradients
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:

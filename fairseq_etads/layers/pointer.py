@@ -321,7 +321,7 @@ class PointerHead(nn.Module):
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
         if self.continuation is not None:
             if history is None:
-                raise ValueError("a pointer that continues needs the history of the summary")
+                raise ValueError("--pointer-continue needs the history of the summary")
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word

@@ -28,8 +28,8 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
     """
     if not isinstance(encoder_layer, TransformerEncoderLayerBase):
         raise ValueError(
-            "--share-encoder-decoder-layers does not work with --ddp-backend fully_sharded, which splits each layer's "
-            "parameters separately: choose another backend"
+            "--share-encoder-decoder-layers does not work with --ddp-backend fully_sharded, because it splits the "
+            "parameters of each layer separately: choose another backend"
         )
     for name in PROJECTIONS:
         setattr(decoder_layer.self_attn, name, getattr(encoder_layer.self_attn, name))
@@ -68,13 +68,14 @@ def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, 
         own, theirs = state_dict.get(prefix + name), state_dict[prefix + original]
         if own is not None and not torch.allclose(own, theirs, rtol=0, atol=0, equal_nan=True):
             raise ValueError(
-                f"--share-encoder-decoder-layers: the checkpoint has other weights in {name} than in {original}; it "
+                f"--share-encoder-decoder-layers: the checkpoint has different weights in {name} and {original}, so it "
                 "was trained without sharing"
             )
         state_dict[prefix + name] = theirs
     sublayer = "decoder.layers.0.fc1.weight"
     if not shared and f"{prefix}encoder.layers.0.fc1.weight" in state_dict and prefix + sublayer not in state_dict:
         raise ValueError(
-            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but this model is "
-            "without"
+            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but "
+            "this model does "
+            "not have this option"
         )

@@ -231,7 +231,7 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
     if words is not None and len(words) != rows:
         raise ValueError(
             f"the {side} dictionary has {rows} known words, but the checkpoint was trained with {len(words)}: give "
-            "the data directory (DATA) with the dict.*.txt of its training"
+            "the data folder (DATA) that contains the dict.*.txt of its training"
         )
 
 

@@ -55,8 +55,9 @@ def check_evaluated(cfg: Any) -> None:
             power = "**" in value or re.search(r"\d{7}", value)  # such a value could run for ever, or take all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
-                    f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or lists of them, such '
-                    'as "[(512, 3)] * 4"'
+                    f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
+                    "of such values, "
+                    'such as "[(512, 3)] * 4"'
                 )
 
 

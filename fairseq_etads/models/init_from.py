@@ -49,7 +49,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     ):
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
-            raise ValueError(f"{option} {path} and {other} exclude one another: choose one")
+            raise ValueError(f"{option} {path} and {other} cannot be combined: choose one")
     # With --use-sharded-state each worker's file has a suffix.
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
@@ -81,7 +81,7 @@ def load_initial_weights(
     _upgrade(model, weights)
     words = None if remembers_words else CheckpointWords(path, task)
     if words is not None and not words.files:
-        logger.warning(f"{option} {path}: it does not record its dictionary, which must be the same as DATA's")
+        logger.warning(f"{option} {path}: does not record its dictionary, which must be the same as DATA's")
     report = _Report(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
@@ -95,8 +95,8 @@ def load_initial_weights(
         first, weight = loaded.setdefault(id(parameter), (name, given))
         if first != name and not torch.equal(weight, given):
             raise ValueError(
-                f"{option} {path}: it has different weights in {first} and {name}, which are one in this model: "
-                "choose the --share-... options of its training"
+                f"{option} {path}: has different weights in {first} and {name}, which this model shares: choose "
+                "the --share-... options of its training"
             )
         with torch.no_grad():
             parameter.copy_(given)
@@ -228,7 +228,7 @@ class _Report:
             if names
         ]
         if not loaded:
-            raise ValueError(f"{self.option} {self.path}: it has no matching weight for this model; {'; '.join(parts)}")
+            raise ValueError(f"{self.option} {self.path}: has no weight that fits this model; {'; '.join(parts)}")
         level = logging.WARNING if self.other_shape or loaded < total / 2 else logging.INFO
         summary = f"{self.option} {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
         logger.log(level, "; ".join([summary, *parts]))

@@ -82,6 +82,6 @@ class CheckpointWords:
         if rows != len(words):
             raise ValueError(
                 f"--init-from {self.checkpoint}: {name} has {rows:,} rows, but its dictionary {self.files[side]} has "
-                f"{len(words):,} words, special symbols included: put the file with which it was trained there"
+                f"{len(words):,} words, special symbols included: replace this file with the dictionary of its training"
             )
         return words

@@ -152,8 +152,8 @@ class RecurrentConfig(PointerOptions):
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "where --dropout applies, besides the readout. words: word vectors and encoder states; state: "
-            "the decoder's state after each step"
+            "help": "places where --dropout applies, in addition to the readout. words: word vectors and encoder "
+            "states; state: the decoder's state after each step"
         },
     )
     encoder_embed_path: Optional[str] = field(
@@ -314,7 +314,7 @@ class RecurrentConfig(PointerOptions):
         default=False,
         metadata={
             "needs": ("--closed-book-decoder",),
-            "help": "do not train the encoder by the closed-book decoder (a control)",
+            "help": "do not let the closed-book decoder train the encoder (a control)",
         },
     )
     source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})
@@ -452,8 +452,8 @@ def _check_summary_marks(task: Any) -> None:
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
         raise ValueError(
             f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
-            "nothing tells where a sentence of a summary ends; make the data from summaries that mark their sentences "
-            "so (etads-prepare without --no-target-sentence-marks)"
+            "the ends of sentences in summaries are unknown; make the data from summaries with marked "
+            "sentences (etads-prepare without --no-target-sentence-marks)"
         )
 
 
@@ -465,11 +465,11 @@ def _check_conv(cfg: Any) -> None:
         for option, needed in (("bridge", "zero"), ("encoder_layers", "1")):
             if str(getattr(cfg, option)) != needed:
                 raise ValueError(
-                    f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which is "
-                    f"one layer without a last state: give --{option.replace('_', '-')} {needed}"
+                    f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which has "
+                    f"one layer and no last state: give --{option.replace('_', '-')} {needed}"
                 )
     elif str(cfg.rnn_cell) == "elman":
-        raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
+        raise ValueError("--rnn-cell elman works only in decoders: give --encoder conv, or choose gru or lstm")
     if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
         raise ValueError("--input-feed readout needs --attention-query after: the cell then reads what came before it")
 
@@ -483,11 +483,11 @@ def _check_sharing(cfg: Any, task: Any) -> None:
         check_one_dictionary(flag, task)
         if cfg.decoder_embed_dim != cfg.encoder_embed_dim:
             raise ValueError(
-                f"{flag} needs one width; --encoder-embed-dim is {cfg.encoder_embed_dim} and "
+                f"{flag} needs equal widths; --encoder-embed-dim is {cfg.encoder_embed_dim} and "
                 f"--decoder-embed-dim {cfg.decoder_embed_dim}"
             )
         if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
-            raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
+            raise ValueError(f"{flag} shares one table: give only --encoder-embed-path")
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
             raise ValueError(

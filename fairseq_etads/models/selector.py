@@ -16,7 +16,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
-from ..layers.capabilities import TrainedBy
+from ..layers.decoder_output import TrainedBy
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
@@ -188,8 +188,8 @@ class ExtractorConfig(FairseqDataclass):
         default=False,
         metadata={
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool: also read plain features of each sentence, such as its place, its "
-            "length, its similarity to the whole document, and the share of its words that are new or repeated",
+            "help": "with --sentence-encoder pool: also read simple features of each sentence, such as its position, "
+            "its length, its similarity to the whole document, and the share of its words that are new or repeated",
         },
     )
     sentence_place_dim: int = field(
@@ -197,8 +197,8 @@ class ExtractorConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool: width of the vectors of a sentence's place, counted from "
-            "either end (0: none)",
+            "help": "with --sentence-encoder pool: width of the vectors for a sentence's position from the start and "
+            "from the end (0: none)",
         },
     )
     cross_fit: bool = field(

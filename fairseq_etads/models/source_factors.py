@@ -30,7 +30,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
         return {}
     taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
     if taken:
-        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
+        raise ValueError(f'--source-factors "{value}": torch reserves the name "{taken[0]}"; rename the factor')
     has = ", ".join(available) if available else "no factors.json, and so no factors"
     if text == "all":
         if not available:
@@ -41,7 +41,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
         name, colon, width = (piece.strip() for piece in part.partition(":"))
         if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
             raise ValueError(
-                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
+                f'--source-factors "{value}": "{part}" must be a new name, or name:width with a width above 0'
             )
         if name not in available:
             raise ValueError(
@@ -81,7 +81,7 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     if trained != present:
         raise ValueError(
             f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA gives {_sizes(present)}: "
-            "give the data directory with which it was trained"
+            "give the data folder with which it was trained"
         )
 
 

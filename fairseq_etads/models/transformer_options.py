@@ -39,7 +39,7 @@ class EncoderConfig(EncDecBaseConfig):
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
             "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
-            "begin at zero (0: off)",
+            "start at zero (0: off)",
         },
     )
 
@@ -53,7 +53,7 @@ class DecoderConfig(FairseqDecoderConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps begin at "
+            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps start at "
             "zero (0: off)",
         },
     )
@@ -72,8 +72,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: "
-            "near the query, with heads that start at the query and at its neighbours"
+            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: near "
+            "the query, with heads that start at the query and at its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
@@ -435,7 +435,7 @@ def _check_sharing(config: SummarizationTransformerConfig) -> None:
         if encoder != decoder:
             option = name.replace("_", "-")
             raise ValueError(
-                f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
+                f"--share-encoder-decoder-layers needs an encoder and a decoder of equal shape, but --encoder-{option} "
                 f"is {encoder} and --decoder-{option} is {decoder}"
             )
 
@@ -461,7 +461,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
             )
     if config.quant_noise_scalar:
         raise ValueError(
-            f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
+            f"--quant-noise-scalar {config.quant_noise_scalar} works only with fairseq's own embeddings: choose "
             "--quant-noise-pq"
         )
     block = config.quant_noise_pq_block_size

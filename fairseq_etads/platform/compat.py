@@ -92,7 +92,9 @@ def _weights_only() -> Iterator[None]:
         except Exception as error:
             first = next(iter(str(error).splitlines()), "")
             readable = "PytorchStreamReader" in first or isinstance(error, EOFError)
-            raise _UnreadableError((first or "it ends early") if readable else "torch.save did not write it") from None
+            raise _UnreadableError(
+                (first or "it ends early") if readable else "it was not written by torch.save"
+            ) from None
 
     torch.load = load
     try:
@@ -193,11 +195,11 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 return load_checkpoint(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
             found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
-            what = f"it refers to {found.group(1)}" if found else "torch.save did not write it"
+            what = f"it refers to {found.group(1)}" if found else "it was not written by torch.save"
             raise UnsafeCheckpointError(
                 f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
-                "holds anything else can run code when it is loaded. Get the file from its author again, or, if you "
-                "trust it, save it again without that object."
+                "holds anything else can run code when it is loaded. Get the file from its author again. If you trust "
+                "it, save it again without that object."
             ) from None
         except _UnreadableError as error:
             _refuse_damaged(path, str(error))
@@ -207,7 +209,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save``, which would retry after the remains of a failed attempt."""
+    """Wrap fairseq's ``_torch_persistent_save``, which would write its second attempt after the remains of a failed
+    one.
+    """
 
     @functools.wraps(save)
     def persistent_save(obj: Any, f: Any) -> Any:
@@ -344,15 +348,22 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     return clip_grad_norm
 
 
-def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step``, which needs a GPU to skip an update with an overflowing gradient (--fp16)."""
+def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``, which miscounts batches if one is empty, and needs a GPU to skip an update (--fp16).
+
+    With --update-freq a worker may have batches and then an empty one in its last update of an epoch. fairseq replaces
+    it by another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients
+    are divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
+    fully_sharded, all workers must take the same number of steps.
+    """
 
     @functools.wraps(train_step)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
         if self.cuda or not self.cfg.common.fp16:
-            return train_step(self, *args, **kwargs)
+            return train_step(self, full or samples, *args, **kwargs)
         with mock.patch.object(torch.Tensor, "cuda", lambda tensor, *_, **__: tensor):
-            return train_step(self, *args, **kwargs)
+            return train_step(self, full or samples, *args, **kwargs)
 
     step.is_patched = True  # type: ignore[attr-defined]
     return step
@@ -363,7 +374,7 @@ MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, which names a class where an option is meant."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error names an option instead of a class."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -374,7 +385,8 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             flag = "--memory-efficient-bf16" if cfg.common.memory_efficient_bf16 else "--memory-efficient-fp16"
             raise ValueError(
-                f"{flag} does not go with --optimizer {cfg.optimizer._name}: choose of {', '.join(MEMORY_EFFICIENT)}, "
+                f"{flag} does not go with --optimizer {cfg.optimizer._name}: choose from "
+                f"{', '.join(MEMORY_EFFICIENT)}, "
                 f"or give {flag.replace('memory-efficient-', '')}"
             ) from None
 
@@ -486,7 +498,7 @@ def install() -> None:
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
-        Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
+        Trainer.train_step = _corrected(Trainer.train_step)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _without_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
@@ -518,8 +530,3 @@ def optimizer_steps() -> int:
 def skips_overflows(optimizer: Any) -> bool:
     """Tell whether fairseq's optimiser scales losses and skips updates with overflowing gradients (--fp16, --amp)."""
     return getattr(optimizer, "scaler", None) is not None
-
-
-def backward_pass() -> int:
-    """Return the number of the running backward pass, unique in this process; torch has no public name for it."""
-    return torch._C._current_graph_task_id()

@@ -28,7 +28,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
-from fairseq.trainer import Trainer
 from omegaconf import DictConfig
 from torch.nn.parallel import DistributedDataParallel
 
@@ -99,16 +98,14 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             with _hidden_gpus():
                 return call(cfg, main, **kwargs)
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
-            raise ValueError(
-                f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} does not divide its work by this"
-            )
+            raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores it")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
         _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
-            logger.warning("--amp: on CPUs this trains in float32; --bf16 trains in bfloat16")
+            logger.warning("--amp: training on CPUs uses float32; --bf16 uses bfloat16")
         _set_up_cpu(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
@@ -128,7 +125,7 @@ def _check_sharded(cfg: Any) -> None:
     """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
 
     fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
-    :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
+    :mod:`.compat` corrects this for other backends, but with fully_sharded all workers must take the
     same number of steps.
 
     Raises:
@@ -138,7 +135,7 @@ def _check_sharded(cfg: Any) -> None:
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
         raise ValueError(
             f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
-            "epoch in which a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
+            "epoch where a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
             "legacy_ddp"
         )
 
@@ -158,7 +155,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             setattr(options, name, 1)
     if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
         raise ValueError(
-            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq leaves it to fairscale, which asks for one in "
+            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq delegates to fairscale, which requires a GPU in "
             "every worker (0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
         )
     if options.distributed_init_method is None and launched is not None:
@@ -201,7 +198,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
     if first + here > workers:
         raise ValueError(
-            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; give "
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} exceed this; give "
             "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
@@ -216,7 +213,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
         how = error.signal_name or f"exit status {error.exit_code}"
         raise WorkerEndedError(
             f"worker {first + error.error_index} of {workers} (numbers from 0) was ended from outside ({how}; out of "
-            f"memory?), and so the others were ended. {_WHAT_NOW}"
+            f"memory?), so the others were ended too. {_WHAT_NOW}"
         ) from None
 
 
@@ -259,25 +256,6 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
 
     gather.is_patched = True  # type: ignore[attr-defined]
     return gather
-
-
-def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step`` so that a worker's empty batch at the end of an epoch does not spoil its other
-    batches.
-
-    With --update-freq a worker may have batches and then an empty one in its last update. fairseq replaces it by
-    another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients are
-    divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
-    fully_sharded, see :func:`_check_sharded`, all workers must take the same number of steps.
-    """
-
-    @functools.wraps(train_step)
-    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
-        return train_step(self, full or samples, *args, **kwargs)
-
-    step.drops_empty_batches = True  # type: ignore[attr-defined]
-    return step
 
 
 class _Timer(StopwatchMeter):
@@ -331,8 +309,6 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    if not hasattr(Trainer.train_step, "drops_empty_batches"):
-        Trainer.train_step = _without_empty_batches(Trainer.train_step)
     # only fairseq-generate has imported this module completely before the plugin
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):

@@ -96,7 +96,7 @@ def check_values(cfg: Any, config: Any) -> None:
         if bounds is not None and not bounds.admit(value):
             raise ValueError(f"{flag(option.name)} {value}: choose {bounds}")
         if choices is not None and _plain(value) not in choices:
-            raise ValueError(f"{shown(option.name, value)}: choose of {', '.join(choices)}")
+            raise ValueError(f"{shown(option.name, value)}: choose from {', '.join(choices)}")
 
 
 def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:

@@ -138,7 +138,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         return
     guard = _Lock(path)
     if str(path) in _held or not guard.acquire():
-        raise InputError(f"{option} {output}: it is being written now ({guard.holder()}); wait, or name another")
+        raise InputError(f"{option} {output}: is being written at the moment ({guard.holder()}); wait, or name another")
     _held.add(str(path))
     try:
         yield (guard.fileno(),)
@@ -199,7 +199,9 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
     with open(partial, "rb") as file:
         written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     if written != expected:
-        raise InputError(f"{path}: {written:,} lines were written for {expected:,} that were read; nothing was kept")
+        raise InputError(
+            f"{path}: {written:,} lines were written for {expected:,} input lines, so the output was discarded"
+        )
 
 
 @contextlib.contextmanager

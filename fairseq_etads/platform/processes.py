@@ -43,7 +43,7 @@ def process_pool(
         try:
             yield pool
         except BrokenProcessPool:
-            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+            raise InputError("a process was killed from outside (out of memory?); try fewer --jobs") from None
         except Exception:
             raise
         except BaseException:  # after a signal, do not wait for a result

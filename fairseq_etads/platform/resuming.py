@@ -77,7 +77,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
             raise ValueError(
                 f"the checkpoint was saved after {read:,} batches of epoch {epoch}, which has only {found:,} with "
                 "this data and these options. Use the data and options of the training, or --reset-dataloader, which "
-                "starts with the first epoch"
+                "starts again with the first epoch"
             )
         if saved not in (None, found):
             logger.warning(
@@ -244,7 +244,7 @@ class _Resumption:
         if found:
             logger.info(f"{flag} {value}: replaces {saved} from update {self.trainer.get_num_updates():,} on")
         elif name in _AT_THE_START:
-            logger.warning(f"{flag} {value}: has no effect on a training that is resumed; {saved} stays")
+            logger.warning(f"{flag} {value}: has no effect on a resumed training; it remains {saved}")
 
 
 def _read(value: Any) -> Any:

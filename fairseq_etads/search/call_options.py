@@ -37,6 +37,9 @@ _NAMES = (
     "unkpen",
     "infer_dtype",
     "shortlist",
+    "choose",
+    "choose_words",
+    "content_weight",
 )
 _SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
 
@@ -79,6 +82,8 @@ model folder may have one.
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Defaults written into every model folder."""
+BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
+"""Value of ``choose`` -> default of ``beam``."""
 
 
 def default_of(name: str) -> Any:
@@ -115,7 +120,7 @@ def _unknown(name: str) -> str:
     written = name if isinstance(name, str) else repr(name)
     close = difflib.get_close_matches(str(name), OPTIONS, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
-    return f"there is no option {written} of decoding{meant} There are {', '.join(OPTIONS)}"
+    return f"there is no decoding option {written}{meant} Choose from {', '.join(OPTIONS)}"
 
 
 def _refusal(name: str, value: Any) -> str:
@@ -150,6 +155,8 @@ def call_settings(
 ) -> Dict[str, Any]:
     """Return the settings of a call, in the form of :func:`search_settings`.
 
+    A call with another value of ``choose`` than the folder has the ``beam`` of :data:`BEAMS`, unless it gives one.
+
     Args:
         folder: the folder's defaults, which may hold options without effect.
         given: the call's own options.
@@ -162,6 +169,8 @@ def call_settings(
     # the call's maximum length also limits the folder's minimum length
     if "max_len" in check(given) and "min_len" not in given:
         together["min_len"] = min(present_value("min_len", together), given["max_len"])
+    if present_value("choose", together) != present_value("choose", folder) and "beam" not in given:
+        together["beam"] = BEAMS[together["choose"]]
     settings = search_settings(together)
     new = {
         name: value

@@ -11,13 +11,14 @@ import math
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..layers.decoder_output import decoder_capabilities, pointer_of
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
@@ -104,6 +105,10 @@ class SummaryGenerator:
         has_pointer = any(pointer_of(model) is not None for model in self.models)
         positions = _positions([*self.models, *self._term_models])
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
+        if any(term.reranks for term in self.terms):
+            if self.settings.beam_size == 1:
+                raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen by --content-model")
+            self.settings = replace(self.settings, nbest=self.settings.beam_size)
         has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
         check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:
@@ -222,7 +227,7 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
     if rows:
         numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
         logger.warning(
-            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; the "
+            f"{len(rows)} document(s) (numbers {numbers}): every summary allowed by the options has probability 0; the "
             "result has score -inf"
         )
 
@@ -241,7 +246,7 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects one of the available dtypes, here the model's own
-        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other dtypes")
+        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")
     return None
 
 

@@ -21,7 +21,7 @@ class Lengths:
     def __init__(self, counts: Iterable[int]):
         self._ordered = sorted(counts)
         if not self._ordered:
-            raise ValueError("no texts, no lengths")
+            raise ValueError("lengths of an empty list of texts")
 
     def mean(self, longest: Optional[int] = None) -> float:
         """Return the mean length of the texts, truncated to ``longest`` tokens."""

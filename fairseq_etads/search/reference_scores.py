@@ -56,9 +56,7 @@ def score_references(
     """
     references = sample.get("target")
     if references is None:
-        raise ValueError(
-            "--score-reference: there are no references; fairseq-generate scores the references in its data"
-        )
+        raise ValueError("--score-reference: no references found; fairseq-generate scores the references in its data")
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:

@@ -121,12 +121,12 @@ class SearchSettings:
         if self.nbest > self.beam_size:
             raise ValueError(f"--nbest {self.nbest}: choose at most --beam, which is {self.beam_size}")
         if self.exact_length and self.min_sentences:
-            raise ValueError("--exact-length and --min-sentences exclude one another: choose one")
+            raise ValueError("--exact-length and --min-sentences cannot be combined: choose one")
         if self.exact_length and self.match_source_len:
-            raise ValueError("--exact-length and --match-source-len exclude one another: choose one")
+            raise ValueError("--exact-length and --match-source-len cannot be combined: choose one")
         if self.print_alignment is not None and self.replace_unk:
             raise ValueError(
-                "--replace-unk (or --replace-unknown) and --print-alignment exclude one another: choose one"
+                "--replace-unk (or --replace-unknown) and --print-alignment cannot be combined: choose one"
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
@@ -163,7 +163,7 @@ class SearchSettings:
             (f"--recombine {self.recombine}", self.recombine > 0),
         ):
             if wanted and not is_beam_search:
-                raise ValueError(f"{option} goes with beam search only, not with {type(strategy).__name__}")
+                raise ValueError(f"{option} works only with beam search, not with {type(strategy).__name__}")
         beam_size = min(self.beam_size, vocabulary_size - 1)  # the padding symbol is never chosen
         return replace(
             self,
@@ -228,7 +228,7 @@ class SpecialTokens:
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
-            raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": no summary would end')
+            raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": summaries could not end')
         return cls(
             pad=dictionary.pad(),
             unk=dictionary.unk(),
@@ -244,5 +244,5 @@ def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int,
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
-            raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
+            raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
     return ids

@@ -197,7 +197,9 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
     """
     if isinstance(strategy, fairseq_search.Sampling):
         if strategy.sampling_topk > words:
-            raise ValueError(f"--sampling-topk {strategy.sampling_topk}: choose 1 to {words}, the known words")
+            raise ValueError(
+                f"--sampling-topk {strategy.sampling_topk}: choose 1 to {words}, the number of known words"
+            )
         if not strategy.sampling_topp <= 1:
             raise ValueError(f"--sampling-topp {strategy.sampling_topp}: choose a probability of at most 1")
     elif isinstance(strategy, fairseq_search.DiverseBeamSearch):
@@ -291,7 +293,7 @@ def extended_constraints(
             raise NotImplementedError(f"{type(strategy).__name__} does not support constraints on the summary")
         return None
     if constraints is None:
-        raise ValueError("--constraints: there are none; fairseq-interactive reads them, behind a tab in each line")
+        raise ValueError("--constraints: the input has none; fairseq-interactive reads them after a tab on each line")
     constraints, extended = constraints.cpu(), []
     vocabulary = None if vocabulary is None else vocabulary.to("cpu")
     for row, packed in enumerate(constraints):

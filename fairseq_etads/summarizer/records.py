@@ -43,7 +43,7 @@ class RecordSummarizer:
             KeyError: there is no such column.
         """
         if self.column not in batch:
-            raise KeyError(f"no column {self.column!r} of texts; there are: {', '.join(map(repr, batch))}")
+            raise KeyError(f"no column {self.column!r} with texts; choose from: {', '.join(map(repr, batch))}")
         found = list(self.summarizer.stream(list(batch[self.column]), errors="keep", **self.options))
         return {
             **{name: batch[name] for name in batch},

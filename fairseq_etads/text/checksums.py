@@ -116,7 +116,7 @@ class Checksums:
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _stamp(path) != stamp:
-                    raise InputError(f"{path} has changed while it was read; run the command again")
+                    raise InputError(f"{path} changed while it was being read; run the command again")
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:

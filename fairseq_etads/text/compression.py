@@ -120,7 +120,8 @@ class _Decompressed(io.RawIOBase):
         if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
             times = self.decompressed // max(1, self.compressed)
             raise OSError(
-                f"becomes more than {times:,} times as large, which no text does; decompress it first if it is one"
+                f"expands to more than {times:,} times its size, which is unusual for text; if it is text, "
+                "decompress it first"
             )
 
     def _next_block(self) -> bytes:

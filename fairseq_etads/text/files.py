@@ -48,7 +48,7 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise InputError("standard input: cannot be read (it is closed)")
     if sys.stdin is _read_input:
-        raise InputError("standard input (-) is given twice; it can be read once only: write it to a file first")
+        raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
     _read_input = sys.stdin
     return sys.stdin.buffer
 

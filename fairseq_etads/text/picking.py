@@ -81,7 +81,7 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
         raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
     numbers = isinstance(edges, list) and all(isinstance(edge, (int, float)) and 0 <= edge <= 1 for edge in edges)
     if not numbers or edges != sorted(edges) or len(edges) > 100:
-        raise ValueError('"edges" is no ascending list of probabilities')
+        raise ValueError('"edges" is not an ascending list of probabilities')
     return words, tuple(map(float, edges))
 
 
@@ -126,6 +126,6 @@ def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
     """
     ordered = sorted(probabilities)
     if not ordered:
-        raise InputError("there are no sentences to learn levels of probabilities from")
+        raise InputError("there are no sentences from which to learn probability levels")
     places = (min(int(share * len(ordered)), len(ordered) - 1) for share in QUANTILES)
     return tuple(float(f"{ordered[place]:.4g}") for place in places)

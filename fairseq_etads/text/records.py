@@ -18,7 +18,7 @@ from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, writing
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocument, Document, LineOptions, make_lines
+from .documents import BadDocument, Document, LineOptions, json_record, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
@@ -52,9 +52,9 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
         if str(path) != STANDARD_INPUT and not path.exists():
             raise InputError(f"FILE {path}: no such file or folder")
         if path.is_dir() and given not in (None, "folder"):
-            raise InputError(f"FILE {path}: is a folder, and --input-format is {given}")
+            raise InputError(f"FILE {path}: is a folder, but --input-format is {given}")
         if given == "folder" and not path.is_dir():
-            raise InputError(f"FILE {path}: is not a folder, and --input-format is folder")
+            raise InputError(f"FILE {path}: is not a folder, but --input-format is folder")
     if given:
         return given
     return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
@@ -124,7 +124,9 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
-        raise InputError("folders, JSON lines, CSV and text files are mixed; give inputs of one kind (--input-format)")
+        raise InputError(
+            "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one kind (--input-format)"
+        )
     (kind,) = found
     return kind
 
@@ -159,7 +161,7 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     """
     if column and kind not in ("jsonl", "csv"):
         raise InputError(
-            f"--source-column {column}: goes with JSON lines and CSV, and every {unit_of(kind)} is a document"
+            f"--source-column {column}: applies only to JSON lines and CSV; here every {unit_of(kind)} is a document"
         )
     for path in paths:
         if kind == "lines":
@@ -193,7 +195,7 @@ def column_names(path: Path, kind: str) -> List[str]:
             row = next(read_rows(iter([line]), path, _delimiter(path, line), quotes=True, counts=Counter()), [])
             return [name.strip().lower() for name in row]
         try:
-            return list(_record(line))
+            return list(json_record(line))
         except BadDocument as error:
             raise InputError(f"{name_of(path)}, line {number}: {error}") from None
     raise InputError(f"{name_of(path)}: empty")
@@ -220,7 +222,7 @@ def _files_of(folder: Path) -> List[Path]:
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
-        raise InputError(f"{folder}: no file in it")
+        raise InputError(f"{folder}: it contains no file")
     if len(files) < len(entries):
         _say(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
@@ -236,7 +238,7 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
     for number, line in lines:
         name, where = str(number), f"{name_of(path)}, line {number}"
         try:
-            record = _record(line)
+            record = json_record(line)
             if isinstance(record.get("id"), (str, int)):
                 name = str(record["id"])
             column = column or _known_column(list(record), where)
@@ -259,7 +261,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
         read.append((number, line))
         with contextlib.suppress(BadDocument):
-            names = list(_record(line))
+            names = list(json_record(line))
             if any(column in names for column in SOURCE_COLUMNS):
                 return _known_column(names, ""), read
             others.append((names, f"{name_of(path)}, line {number}"))
@@ -293,24 +295,9 @@ def _known_column(names: Sequence[str], where: str) -> str:
     for column in SOURCE_COLUMNS:
         if column in names:
             return column
-    raise InputError(f"{where}: which field is the document? give --source-column, one of {', '.join(names)}")
-
-
-def _record(line: str) -> Dict[str, Any]:
-    try:
-        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
-    except (ValueError, RecursionError) as error:
-        raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
-    if not isinstance(record, dict):
-        raise BadDocument("not a JSON object")
-    return record
-
-
-def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise BadDocument("a key stands twice in an object")
-    return found
+    raise InputError(
+        f"{where}: no field is known to contain documents; give --source-column, one of {', '.join(names)}"
+    )
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
@@ -362,14 +349,14 @@ def write_documents(args: argparse.Namespace) -> None:
         elif not path.exists():
             raise InputError(f"--input {given}: no such file or folder")
         elif path.is_dir() and args.input_format not in (None, "folder"):
-            raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
+            raise InputError(f"--input {given}: is a folder, but --input-format is {args.input_format}")
         paths.append(path)
     inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
     check_outputs({"--output": args.writes}, {"--input": [*args.input, *inside]})
     kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
-        raise InputError(f"--input {args.input[0]}: no document in it")
+        raise InputError(f"--input {args.input[0]}: it contains no document")
     _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
         _say(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")

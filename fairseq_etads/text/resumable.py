@@ -127,7 +127,7 @@ class ResumableLines:
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
             differ = " and ".join(sorted(differing(before, settings)))
-            raise InputError(self._begun_otherwise(f"was begun with another {differ}"))
+            raise InputError(self._begun_otherwise(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
             if isinstance(done, dict) and set(done) == {OUTPUT}:

@@ -7,10 +7,10 @@ from typing import Any, Dict, Iterable, Optional
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
-from ..layers.capabilities import Capabilities, TrainedBy, pointer_kind, pointer_of
+from ..layers.decoder_output import Capabilities, TrainedBy, pointer_kind, pointer_of
 from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
 from ..search.options import DECLARED, DecodingOptions, without_effect
-from .nll import check_criterion
+from .losses import check_criterion
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
     if trains and trained_by is not None and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
         raise ValueError(
-            f"{shown(option, getattr(task_cfg, option))} has no effect on an architecture that writes no summaries"
+            f"{shown(option, getattr(task_cfg, option))} has no effect on an architecture that does not write summaries"
         )
 
 
@@ -110,10 +110,10 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     for model in models:
         if getattr(model, "label_unit", None) is not None:
             command = "etads-rewrite" if getattr(model, "labels_in_order", False) else "etads-select"
-            raise ValueError(f"a model that selects words or sentences writes no summaries: use it with {command}")
+            raise ValueError(f"a model that selects words or sentences cannot write summaries: use it with {command}")
         pointer = pointer_of(model)
         if selection and (pointer is None or pointer.kind != "soft"):
-            raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy what is selected")
+            raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy the selected words")
     if selection and getattr(args, "score_reference", False):
         raise ValueError(f"--selection {selection} has no effect with --score-reference: choose one")
 

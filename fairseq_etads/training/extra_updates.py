@@ -14,7 +14,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from torch import Tensor, nn
 
-from ..layers.capabilities import unwrapped
+from ..layers.decoder_output import unwrapped
 from ..platform.systems import belongs_to, system_of
 from .losses import NonFiniteLossError
 
@@ -63,7 +63,7 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
         ValueError: another class has this name.
     """
     if _REGISTERED.setdefault(name, auxiliary_task) is not auxiliary_task:
-        raise ValueError(f"there is an auxiliary task {name} already: {_REGISTERED[name].__qualname__}")
+        raise ValueError(f"the auxiliary task {name} is registered already: {_REGISTERED[name].__qualname__}")
 
 
 def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
@@ -73,9 +73,9 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     choices = ", ".join(["none", *sorted(_REGISTERED)])
     system = system_of(f"--auxiliary-task {name}")
     if system is not None:
-        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose of {choices}")
+        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose from {choices}")
     raise ValueError(
-        f"--auxiliary-task {name}: choose of {choices}, or load the package that registers it (--user-dir)"
+        f"--auxiliary-task {name}: choose from {choices}, or load the package that registers it (--user-dir)"
     )
 
 
@@ -91,7 +91,8 @@ class Schedule(NamedTuple):
         parts = text.split(":")
         if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
             raise ValueError(
-                f"--auxiliary-every {text}: choose N:M, two numbers above 0: M updates after each N of summarisation"
+                f"--auxiliary-every {text}: choose N:M, two numbers above 0: M auxiliary updates after "
+                "every N summarisation updates"
             )
         return cls(*map(int, parts))
 

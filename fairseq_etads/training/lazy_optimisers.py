@@ -113,11 +113,13 @@ class LazyRows(FairseqOptimizer):
         plain = type(self).__name__[len("Lazy") :].lower()
         if not self._tables:
             logger.warning(
-                f"--optimizer lazy_{plain} does the same as {plain} here: it is lazy with the word vectors of the "
-                "recurrent models in full precision"
+                f"--optimizer lazy_{plain} is the same as {plain} here: only the word vectors of recurrent models in "
+                "full precision are updated lazily"
             )
         elif not alone:
-            logger.warning(f"--optimizer lazy_{plain} saves no time with several processes: gradients are dense there")
+            logger.warning(
+                f"--optimizer lazy_{plain} saves no time with several processes, because their gradients are dense"
+            )
 
     @property
     def supports_flat_params(self) -> bool:

@@ -127,8 +127,8 @@ class Muon(FairseqAdam):
         matrices = [parameter for parameter in params if is_matrix(parameter)]
         if not matrices:
             raise ValueError(
-                "--optimizer muon: this model has no linear layers with matrices of their own (--fp16 needs "
-                "--fp16-no-flatten-grads to keep them apart); choose adam"
+                "--optimizer muon: this model has no linear layers with separate matrices (--fp16 needs "
+                "--fp16-no-flatten-grads to keep them separate); choose adam"
             )
         others = [parameter for parameter in params if not is_matrix(parameter)]
         self._optimizer = MuonWithAdam(matrices, others, cfg.muon_momentum, **self.optimizer_config)

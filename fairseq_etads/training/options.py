@@ -73,7 +73,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "where --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
+            "help": "if --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(
@@ -287,8 +287,8 @@ def _refuse_unknown(args: Any) -> None:
     """Raise ValueError for an option that does not exist, if ``args`` contains only options of generation."""
     if not isinstance(args, DictConfig):
         return
-    ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}
+    ours = {*_OWN_NAMES, "replace_unknown", "shortlist", "content_model", "content_weight"}
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
         known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))
-        raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")
+        raise ValueError(f"there is no decoding option {', '.join(unknown)}; choose from {known}")

@@ -1,10 +1,11 @@
 """The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
 
+import contextlib
 import filecmp
 import logging
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -22,16 +23,20 @@ from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
+from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
-from ..layers.capabilities import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
+from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
 from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
+from ..search.content.model import ContentModel
+from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
     check_decoding,
@@ -66,7 +71,7 @@ class SummarizationTask(FairseqTask):
 
     Raises:
         ValueError: an option has an impossible value.
-        FileNotFoundError: the data directory, a dictionary or a split is missing.
+        FileNotFoundError: the data folder, a dictionary or a split is missing.
         InputError: a file of the data does not match SHA256SUMS.
     """
 
@@ -96,27 +101,26 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
-        """Find the data directory and load its dictionaries."""
+        """Find the data folder and load its dictionaries."""
         if not cfg.data:
-            raise ValueError("no data directory given: name the one that fairseq-preprocess or etads-prepare made")
+            raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]
         if not os.path.isdir(directory):
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" does not exist; '
-                "make it with etads-prepare or fairseq-preprocess"
+                f'the data folder (DATA) "{directory}" does not exist; make it with etads-prepare or fairseq-preprocess'
             )
         if cfg.source_lang is None or cfg.target_lang is None:
             cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
+                f'the data folder (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
                 "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
         paths = [os.path.join(directory, f"dict.{side}.txt") for side in (cfg.source_lang, cfg.target_lang)]
         for path in paths:
             if not os.path.isfile(path):
                 name = os.path.basename(path)
-                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
+                raise FileNotFoundError(f'the data folder (DATA) "{directory}" has no dictionary {name}')
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
@@ -134,7 +138,9 @@ class SummarizationTask(FairseqTask):
                 tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
-            logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+            logger.info(
+                f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} that can only be copied"
+            )
         task = cls(cfg, src_dict, tgt_dict)
         task.data_checks = checks
         return task
@@ -280,6 +286,15 @@ class SummarizationTask(FairseqTask):
             logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
 
+    @contextlib.contextmanager
+    def without_summaries(self) -> Iterator[Sequence[str]]:
+        """Validate without generating summaries inside the block; yields the names of the metrics left out."""
+        summaries, self._summaries = self._summaries, None
+        try:
+            yield METRICS if self.cfg.eval_rouge else ()
+        finally:
+            self._summaries = summaries
+
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
         """Restrict a batch to target words that a model from outside this project can produce."""
         if not self._hides_rare_words:
@@ -290,15 +305,16 @@ class SummarizationTask(FairseqTask):
         """Reduce fairseq's metrics, and ROUGE if it was computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
-        ValidationSummaries.reduce_metrics(logging_outputs)
+        if self._summaries is not None:
+            self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
-            paths = paths[:1]  # validation and test data are only in the first directory
+            paths = paths[:1]  # validation and test data are only in the first folder
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # check every directory now, not when a later epoch reads it
+        for path in paths:  # check every folder now, not when a later epoch reads it
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -400,10 +416,14 @@ class SummarizationTask(FairseqTask):
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
+            content = getattr(args, "content_model", None) or self.cfg.content_model
+            if content:
+                model = ContentModel.load(Path(content), "--content-model: etads-content RUN makes the file")
+                weight = getattr(args, "content_weight", self.cfg.content_weight)
+                reranker = Reranker(model, weight, detect_subwords(self.src_dict))
+                options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
-                raise ValueError(
-                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
-                )
+                raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
         prepare_for_search(models, args)
         generator = super().build_generator(
             models,

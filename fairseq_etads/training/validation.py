@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
-from ..layers.capabilities import unwrapped
+from ..layers.decoder_output import unwrapped
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
 
@@ -51,7 +51,9 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
     if not eval_rouge:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
     if not maximize:
-        raise ValueError(f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric; more is better")
+        raise ValueError(
+            f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric, because more is better"
+        )
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
@@ -81,8 +83,8 @@ def generation_options(text: Optional[str], longest: int) -> Any:
     for name in values:
         if name not in known:
             raise ValueError(
-                f'{option}: there is no "{name}"; choose of {", ".join(known)}. The options of the task, such as '
-                "--coverage-penalty, are given to fairseq-train itself"
+                f'{option}: there is no "{name}"; choose from {", ".join(known)}. The options of the task, such as '
+                "--coverage-penalty, must be given to fairseq-train itself"
             )
     try:
         return OmegaConf.merge(OmegaConf.structured(GenerationConfig), {"max_len_b": longest, **values})
@@ -124,13 +126,13 @@ class ValidationSummaries:
             )
             if str(cfg.eval_rouge_post_process) == "gpt2":
                 raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
-            logger.warning(f"--eval-rouge: ROUGE is computed on the numbers of pieces, because {missing}")
+            logger.warning(f"--eval-rouge: ROUGE is computed on the ids of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:
             options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
             names = encoders.TOKENIZER_REGISTRY
             if cfg.eval_rouge_detok not in names:
-                raise ValueError(f"--eval-rouge-detok {cfg.eval_rouge_detok}: choose of {', '.join(sorted(names))}")
+                raise ValueError(f"--eval-rouge-detok {cfg.eval_rouge_detok}: choose from {', '.join(sorted(names))}")
             self.detokenizer = encoders.build_tokenizer(Namespace(tokenizer=cfg.eval_rouge_detok, **options))
         self._sample_detokenizer: Any = self.detokenizer
         if self.shown and self.detokenizer is None:

@@ -68,7 +68,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
         if trained not in (None, found):
             raise ValueError(
                 f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
-                f"checkpoint was trained with ({trained}): give the data directory with which it was trained, or make "
+                f"checkpoint was trained with ({trained}): give the data folder with which it was trained, or make "
                 "the data with its dictionary (etads-prepare --like)"
             )
 
@@ -106,7 +106,9 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
     except Exception as error:  # fairseq raises a plain Exception for a file that is not UTF-8
         place = f"{file}, line {_first_bad_line(file)}: " if isinstance(file, str) else ""
         reason = " ".join(str(error).split()).split(". Duplicate words can")[0]
-        raise ValueError(f"{place}not a dictionary, which has a word and its count on each line ({reason})") from None
+        raise ValueError(
+            f"{place}not a dictionary, because it lacks a word and its count on each line ({reason})"
+        ) from None
 
 
 def _first_bad_line(file: str) -> int:
@@ -146,7 +148,7 @@ class SummarizationDictionary(Dictionary):
         if late is not None:
             raise ValueError(
                 f'dictionary: "{dictionary[late]}", which has a count, follows "{dictionary[known]}" (count 0). Words '
-                "with count 0 are only copied and must come last: sort the file by count"
+                "with count 0 can only be copied, and must come last: sort the file by count"
             )
         dictionary.known_words = known
         return dictionary

@@ -49,7 +49,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """fairseq's ``--bpe gpt2`` with the files in the data directory DATA; None if they are not there."""
+    """fairseq's ``--bpe gpt2`` with the files in the data folder DATA; None if they are not there."""
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
     if not (os.path.isfile(encoder) and os.path.isfile(merges)):

@@ -169,7 +169,7 @@ class BatchVocab:
         """Repeat the rows of a per-document table (B, …) so that there is one for each row of ``like`` (N, …)."""
         repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
-            raise ValueError(f"{len(like)} rows do not belong to {len(table)} documents evenly")
+            raise ValueError(f"{len(like)} rows cannot be divided evenly among {len(table)} documents")
         return table if repeats == 1 else table.repeat_interleave(repeats, dim=0)
 
 

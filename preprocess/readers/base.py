@@ -1,4 +1,4 @@
-"""The base class of readers: options, splits, the items of a split, and a document of each item."""
+"""The base class of readers: options, splits, the items of a split, and conversion of an item to a document."""
 
 import argparse
 from collections import Counter
@@ -56,7 +56,7 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """List the files of each split by which changes of the input are detected; see also :meth:`folders`."""
+        """List the files of each split, by which changes of the input are detected; see also :meth:`folders`."""
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
@@ -64,7 +64,9 @@ class Reader:
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Count the items of a split for the progress bar; None if only reading all of it would tell."""
+        """Count the items of a split for the progress bar; None if they cannot be counted without reading
+        everything.
+        """
         return None
 
     def items(self, split: str) -> Iterator[Any]:
@@ -93,7 +95,7 @@ class Reader:
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
         """Yield the lines of a file; lines that are not UTF-8 are read by --fallback-encoding and counted.
 
-        With --skip-bad and no such encoding, :meth:`check_utf8` finds them.
+        With --skip-bad but without this option, :meth:`check_utf8` finds them.
         """
         return read_lines(path, self.fallback, self.counts, ends)
 
@@ -115,13 +117,13 @@ class Reader:
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """Return the path after a check that it is a file (or a directory).
+    """Return the path after a check that it is a file (or a folder).
 
     Raises:
-        InputError: there is no such file or directory; the message names ``option``.
+        InputError: there is no such file or folder; the message names ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
-        raise InputError(f"{option} {path}: no such {'directory' if directory else 'file'}")
+        raise InputError(f"{option} {path}: no such {'folder' if directory else 'file'}")
     return path
 
 

@@ -1,4 +1,4 @@
-"""CNN/Daily Mail: directories of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
+"""CNN/Daily Mail: folders of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
 
 import argparse
 import hashlib
@@ -119,8 +119,8 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
         if missing:
             names = " or ".join(LISTS[missing[0]])
             raise InputError(
-                f"--expect: there is no {missing[0]}, for --urls {self.urls} has no {names}; the other files are "
-                "written. --expect any takes them as they are"
+                f"--expect: there is no {missing[0]}, because --urls {self.urls} has no {names}; the other files are "
+                "written. --expect any accepts them"
             )
         for split, number in kept.items():
             expected = self.expected.get(split, ()) if self.expected else ()
@@ -128,7 +128,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
                 wanted = " or ".join(f"{count:,}" for count in expected)
                 raise InputError(
                     f"--expect: {split} has {number:,} documents, not {wanted}; the files are written, and "
-                    "report.json says what was dropped. --expect any takes them as they are"
+                    "report.json says what was dropped. --expect any accepts them"
                 )
 
 

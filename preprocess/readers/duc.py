@@ -38,12 +38,12 @@ makes them. Either way it is a test set."""
         self.as_gigaword = args.as_gigaword
         self.keep_original = args.keep_original
         if self.keep_original and not self.as_gigaword:
-            raise InputError("--keep-original: goes with --as-gigaword, without which the text is as it was")
+            raise InputError("--keep-original: has no effect without --as-gigaword")
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
         self.files = {}
         if args.data and self.as_gigaword:
-            raise InputError("--as-gigaword: goes with --docs and --models; the text of --data is left as it is")
+            raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
             folders = [existing("--data", args.data, directory=True)]
             paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
@@ -114,7 +114,7 @@ makes them. Either way it is a test set."""
             return
         articles = self._articles()
         if not articles:
-            raise InputError(f"--docs {self.docs}: no articles; they are in folders such as d30001t")
+            raise InputError(f"--docs {self.docs}: no articles found; they should be in folders such as d30001t")
         yield from articles
 
     def where(self, item: Any) -> str:

@@ -127,7 +127,7 @@ def _check_halves(folders: List[Path], split: str) -> None:
         there = [first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):
             if path is not None:
-                raise InputError(f"--data: {path} is there, and {other} is not: name it so, or take the first away")
+                raise InputError(f"--data: {path} exists, but {other} does not: rename that file, or remove the first")
 
 
 def further_references(folders: List[Path]) -> List[Path]:
@@ -140,7 +140,7 @@ def further_references(folders: List[Path]) -> List[Path]:
     found = [path for path in itertools.takewhile(bool, numbered) if path]
     later = next((path for path in numbered[len(found) :] if path), None)
     if later is not None:
-        raise InputError(f"--data: {later} is there, and task1_ref{len(found) + 1}.txt is not")
+        raise InputError(f"--data: {later} exists, but task1_ref{len(found) + 1}.txt does not")
     return found
 
 

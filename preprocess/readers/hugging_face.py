@@ -54,8 +54,7 @@ piece is split by --split."""
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
         """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
 
-        Raises:
-            InputError: the data set has no such splits, or --split is given for a set that has several.
+        Raises: InputError: the data set has no such splits, or --split is given for a set that already has several.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
@@ -142,7 +141,7 @@ def _load(data: str, config: Optional[str]) -> Any:
             "lines, CSV or Parquet are read by: etads-corpus table"
         )
     if saved and config:
-        raise InputError(f"--config {config}: goes with a name; {data} is a folder")
+        raise InputError(f"--config {config}: applies only to a name; {data} is a folder")
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
@@ -152,8 +151,9 @@ def _load(data: str, config: Optional[str]) -> Any:
         raise InputError(f"--data {data}: cannot be read ({reason})")
     call = f"load_dataset({data!r}{f', {config!r}' if config else ''})"
     raise InputError(
-        f"--data {data}: no such folder, and not in the cache of this machine ({reason}). Nothing is downloaded here: "
-        f"where there is a network, call {call}.save_to_disk(FOLDER), and give the folder"
+        f"--data {data}: no such folder, and no data set of this name in this machine's cache ({reason}). "
+        "Nothing is downloaded here: on "
+        f"a machine with network access, call {call}.save_to_disk(FOLDER), and give that folder"
     )
 
 

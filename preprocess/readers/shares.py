@@ -28,8 +28,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="shares of --input, such as 80/10/10. A hash of the document decides the split of a row: equal "
-        "documents are in one split, and adding rows moves no others (default: {DEFAULT_SHARES})",
+        help="shares of --input, such as 80/10/10. A hash of the document determines the split of a row: equal "
+        f"documents are in one split, and adding rows does not move others (default: {DEFAULT_SHARES})",
     )
     add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
 
@@ -88,11 +88,14 @@ def check_input_options(args: argparse.Namespace) -> bool:
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:
-        raise InputError(f"--input and --{given[0]} exclude one another: --input is split, --{given[0]} is a split")
+        raise InputError(
+            f"--input and --{given[0]} cannot be combined: --input is divided into splits, and "
+            f"--{given[0]} is one split"
+        )
     if not args.input:
         if not given:
             raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
         for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
             if value is not None:
-                raise InputError(f"{option} {value}: goes with --input")
+                raise InputError(f"{option} {value}: has no effect without --input")
     return bool(args.input)

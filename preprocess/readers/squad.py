@@ -22,7 +22,7 @@ FILES = {"train": "train", "valid": "dev"}
 
 
 class Sentence(NamedTuple):
-    """A sentence with its answers, its place, and its fault, if any."""
+    """A sentence with its answers, its place, and an error, if any."""
 
     text: str
     answers: List[str]
@@ -51,7 +51,7 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
             if self.files:
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
-        raise InputError(f"--data {folder}: no {wanted}, nor dev of the same version")
+        raise InputError(f"--data {folder}: no {wanted}, or dev of the same version is missing")
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -88,11 +88,13 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """Yield the sentences of a paragraph with an answer, or a part of one; a damaged paragraph yields its fault."""
+    """Yield the sentences of a paragraph that contain an answer, or a part of one; a damaged paragraph yields its
+    error.
+    """
     try:
         context, spans = paragraph["context"], _spans(paragraph)
         if not isinstance(context, str):
-            raise TypeError("its context is no text")
+            raise TypeError("its context is not text")
         if any(context[start : start + len(answer)] != answer for start, answer in spans):
             return [Sentence("", [], where, "answer that is not where answer_start says")]
     except (KeyError, TypeError, ValueError):
@@ -116,5 +118,5 @@ def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:
         if not isinstance(start, int) or not isinstance(text, str) or start < 0:
-            raise TypeError("an answer is not a place and a text")
+            raise TypeError("an answer is not a position and a text")
     return spans

@@ -80,7 +80,9 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
             if sizes[split] < 0:
                 raise InputError(f"--{split}-size {sizes[split]}: choose 1 or more")
         if sum(sizes.values()) >= len(numbers):
-            raise InputError(f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for train")
+            raise InputError(
+                f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for training"
+            )
         ranked = sorted(numbers, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
         valid, test = sizes["valid"], sizes["test"]
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}

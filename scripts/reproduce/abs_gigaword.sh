@@ -6,27 +6,27 @@
 #   scripts/reproduce/abs_gigaword.sh --data data/gigaword_abs [--duc data/duc2004] [--tune data/duc2003] [options]
 #       [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_gigaword.sh made: one dictionary, so that words of both sides can be compared
-#   --duc DIR       what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --data DIR      output of scripts/prepare_gigaword.sh: one dictionary, so that words of both sides can be compared
+#   --duc DIR       output of scripts/prepare_duc.sh; without it, only Gigaword is scored
 #   --tune DIR      the same of DUC-2003: abs-plus gets the paper's features with the weights that are the best
 #                   there (default: the features and weights of the authors' release)
-#   --tune-beam N   hypotheses of each document there (default: 500)
+#   --tune-beam N   beam size for that search (default: 500)
 #   --out DIR       default: runs/abs_gigaword in the repository
 #   --rows LIST     of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #
-#   ROW        what it is                                     published R-1 / R-2 / R-L; DUC-2004
+#   ROW        system                                         published R-1 / R-2 / R-L; DUC-2004
 #   abs        the attention-based model                      29.55 / 11.32 / 26.42; 26.55 / 7.06 / 22.05
 #   abs-plus   the same with extractive features in search    29.76 / 11.88 / 26.96; 28.18 / 8.49 / 23.81
 #
-# F1 of later papers' tables; the 2015 paper's own table of Gigaword is recall. As in the paper or its release: a window of 5 words,
+# The figures are F1 from later papers' tables; the 2015 paper's own Gigaword table has recall. As in the paper or its release: a window of 5 words,
 # word vectors of 200, 400 hidden units (from memory), gradient descent with batches of 64 and rate 0.1, halved after an epoch
 # without a better validation loss, 20 epochs, word vectors scaled to a length of at most 1 before each epoch; words with fewer
 # than 5 occurrences are <unk>, pairs are filtered; beam 100, hypotheses with the same last 5 words recombined, no word twice, no
-# <unk>; 14 words for DUC; the release's features, of which its weights are, and the end
-# symbol's log-probability in the score of abs-plus. --tune uses 500 hypotheses and 20 starting points.
-# Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about as many as a title has); 100 words of an article and 50
-# of a title; <unk> is no word that features could find in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
+# <unk>; 14 words for DUC. The score of abs-plus has the release's features, for which its
+# weights were tuned, and the end symbol's log-probability. --tune uses 500 hypotheses and 20 starting points.
+# Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about the length of a title); 100 words of an article and 50
+# of a title; the features never find <unk> in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
 # of the references, where the release maximises BLEU; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json, tuned
 # weights in DIR/tuning-SEED/mert.json.

@@ -4,7 +4,7 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/aggregation_cnndm.sh --data data/cnndm [--rows "m1 m6"] [options] [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_cnndm.sh made; with BPE instead of words also give --pointer none
+#   --data DIR      output of scripts/prepare_cnndm.sh; with BPE instead of words, also give --pointer none
 #   --out DIR       default: runs/aggregation_cnndm in the repository
 #   --rows LIST     of e4d4 e4d3 e4d2 e2d4 e3d4 (encoder and decoder layers, Table 3) and m1 m2 m3 m4 m5 m6 m7 (Table 4: none,
 #                   add 1, add 2, proj 1, proj 2, attn 1, attn 2); default: all (e4d4 is m1)
@@ -19,10 +19,10 @@
 #
 # As in the paper: 500 words of a document, one dictionary of 50,000 words, Adam (0.9, 0.999) with rate 1e-4, halved when the
 # validation loss has not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
-# Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so that its
-# 200,000 steps may correspond to more or fewer of these. 120 words of a summary are kept in training; gradient norm at most
-# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are in docs/systems.md; two
-# of them are not what they are called (words-1vt2k-temp-att, ConvS2S): etads_cnndm.sh --help says what they are.
+# Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so its 200,000
+# steps may correspond to a different number of these. 120 words of a summary are kept in training; gradient norm at most
+# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are in docs/systems.md; two of
+# them (words-1vt2k-temp-att, ConvS2S) are not the systems that they name: etads_cnndm.sh --help identifies them.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# BART, and ETADS's mechanisms added to it, fine-tuned on CNN/Daily Mail as fairseq's README.summarization.md does it.
+# Fine-tune BART, and BART with ETADS's mechanisms, on CNN/Daily Mail as in fairseq's README.summarization.md.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm-gpt2 -- \
 #       --tokens gpt2 --gpt2-encoder-json gpt2_bpe/encoder.json --gpt2-vocab-bpe gpt2_bpe/vocab.bpe \
 #       --dictionary bart.large/dict.txt
 #   scripts/reproduce/bart_cnndm.sh --data data/cnndm-gpt2 --bart bart.large [options] [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_cnndm.sh made with GPT-2's pieces
+#   --data DIR      output of scripts/prepare_cnndm.sh with GPT-2's pieces
 #   --bart DIR      BART's model.pt and dict.txt, from bart.large.tar.gz or bart.base.tar.gz (docs/bart.md)
 #   --arch NAME     etads_bart_large (default) or etads_bart_base
 #   --out DIR       default: runs/bart_cnndm in the repository
@@ -15,7 +15,7 @@
 #   --steps N       default: 20000, as fairseq
 #   --cpu           do not use a GPU
 #
-#   ROW             what is fine-tuned                                                     published R-1 / R-2 / R-L
+#   ROW             model                                                                  published R-1 / R-2 / R-L
 #   bart            BART without a mechanism                                               F1 44.16 / 21.28 / 40.90 (large)
 #   etads           with focus-attention and saliency-selection, which begin as BART       none
 #   etads-pointer   with a pointer as well, which begins by generating (0.99)              none
@@ -24,8 +24,8 @@
 # 20,000 steps after 500 steps of warm-up; 2,048 tokens in a batch and 4 batches in a step, label smoothing 0.1, dropout 0.1,
 # also of attention weights, weight decay 0.01, gradient norm at most 0.1; beam 4, 55 to 140 pieces, no trigram twice, length
 # penalty 2.
-# Deviations: fairseq's run is on 8 GPUs, so that a step has 8 times as much; on one, give -- --update-freq 32 --fp16. Text
-# is that of scripts/prepare_cnndm.sh, where lines of a story without a full stop get one. Summaries begin without <s>, as in
+# Deviations: fairseq's run is on 8 GPUs, so a step has 8 times as much data; on one GPU, give -- --update-freq 32 --fp16. The
+# text comes from scripts/prepare_cnndm.sh, which adds missing full stops to the lines of a story. Summaries begin without <s>, as in
 # fairseq's fine-tuning; fairseq's own script for summaries puts <s> before document and summary. ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 

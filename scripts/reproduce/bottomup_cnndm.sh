@@ -4,7 +4,7 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/bottomup_cnndm.sh --data data/cnndm [options] [-- options of fairseq-train for the summariser]
 #
-#   --data DIR      what scripts/prepare_cnndm.sh made
+#   --data DIR      output of scripts/prepare_cnndm.sh
 #   --out DIR       default: runs/bottomup_cnndm in the repository
 #   --rows LIST     of the rows below; default: both
 #   --arch NAME     the summariser: pg (default, recurrent), or any Transformer of etads-models, such as etads or etads_basic
@@ -13,20 +13,20 @@
 #   --tagger-epochs N   default: 10, as in the paper
 #   --cpu           do not use a GPU
 #
-#   ROW             what decodes                                                        published F1, R-1 / R-2 / R-L
-#   summariser      the summariser alone, with the penalties of the paper               39.02 / 17.25 / 36.05
+#   ROW             system                                                              published F1, R-1 / R-2 / R-L
+#   summariser      the summariser alone, with the paper's penalties                    39.02 / 17.25 / 36.05
 #   bottom-up       the same model with the tagger's mask, threshold 0.15, factor 2     41.22 / 18.68 / 38.34
 #
 # The rows are one model, trained once. As in the paper: 400 words of a document, 100 of a summary, one dictionary of 50,000 words;
 # the summariser has states of 2 x 256 and 512, vectors of 128, no coverage, Adagrad with rate 0.15 and gradient norm at most 2,
 # batches of 16, no dropout; beam 10, at least 35 words and three sentences, length penalty 0.9 (Wu), coverage penalty 5 at every
-# step, no trigram twice but for those with a full stop or the mark between sentences. The tagger is the released one without ELMo
+# step, no trigram twice, except trigrams with a full stop or the mark between sentences. The tagger is the released one without ELMo
 # (words of 50, letters, LSTM of 2 layers, 2 x 100), Adagrad, batches of 32, at most 10 epochs.
 # A Transformer is trained as the paper's CopyTransformer: Adam (0.9, 0.998), Noam's rate times 2 with 8,000 steps of warm-up (peak
-# 9.88e-4), 4 x 4,096 tokens, label smoothing 0.1, dropout 0.2; published of --arch etads_basic: 39.25/17.54/36.45 and
+# 9.88e-4), 4 x 4,096 tokens, label smoothing 0.1, dropout 0.2; published for --arch etads_basic: 39.25/17.54/36.45 and
 # 40.96/18.38/38.16.
 # Deviations: the summariser is See et al.'s (pointer_generator) with wider states; the paper's published tagger has ELMo and GloVe
-# and is trained on 100,000 pairs, ours on all; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
+# and is trained on 100,000 pairs, ours on all pairs; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the tagger's AUC and F1
 # in DIR/tagger-SEED/report.json.
 
@@ -58,7 +58,7 @@ train_summariser() {
 
 # train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
-    [ -f "$prepared/bin/labels.words.valid" ] || etads-labels "$prepared" --kind words --subset train valid test
+    label_once "$prepared/bin" words "train valid test"
     train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \
         --maximize-best-checkpoint-metric --validate-interval-updates -1 --patience 10 --seed "$2"
 }

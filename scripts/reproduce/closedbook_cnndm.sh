@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Jiang and Bansal 2018 on CNN/Daily Mail: a closed-book decoder beside See et al.'s in training, and self-critical training.
+# Jiang and Bansal 2018 on CNN/Daily Mail: training with a closed-book decoder next to See et al.'s, and self-critical training.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/closedbook_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --data DIR            output of the first command; 50,000 words, including the four special symbols
 #   --out DIR             default: runs/closedbook_cnndm in the repository
 #   --rows LIST           of the rows below; default: all
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #   --gamma G             weight of the closed-book decoder's likelihood (default: 0.667)
 #   --rl-steps N          steps with rewards (default: 20000)
-#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains all that comes before
+#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the stages before
 #
 #   ROW              trained by                                                    published F1, R-1 / R-2 / R-L
 #   cbdec            likelihood, with the closed-book decoder                      38.21 / 16.45 / 34.70
@@ -18,11 +18,11 @@
 #   cbdec-rl         the same, then rewards                                        40.66 / 17.87 / 37.06
 #   rl               likelihood, coverage and rewards, without the decoder         39.59 / 17.18 / 36.16
 #
-# The first two rows, the last one and the weight 2/3 are from memory, as is which decoder has 2/3 of it. As in the paper: the
-# closed-book decoder has a network and an output layer of its own, shares the word vectors, begins with the bridge's output,
-# and is not there when summaries are written. Rewards: ROUGE-L of sampled against greedy summaries, mixed with the likelihood at
+# From memory: the figures of the first two rows and of the last one, the weight 2/3, and which decoder has it. As in the paper: the
+# closed-book decoder has its own network and output layer, shares the word vectors, starts from the bridge's output, and is not
+# used for decoding. Rewards: ROUGE-L of sampled against greedy summaries, mixed with the likelihood at
 # 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint by validation ROUGE-L.
-# Settings of the likelihood stages, decoding and deviations are those of see2017_cnndm.sh.
+# The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

@@ -5,27 +5,27 @@
 #       -- --tokens bpe --size 30000
 #   scripts/reproduce/convs2s_cnndm.sh --data data/cnndm_bpe [options] [-- options of fairseq-train]
 #
-#   --data DIR       what the first command made
+#   --data DIR       output of the first command
 #   --out DIR        default: runs/convs2s_cnndm in the repository
 #   --rows LIST      of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #   --size N         BPE merges for text with control words (default: 30000)
 #   --bins N         bins of lengths (default: 10)
-#   --lengths LIST   bins that are tried on the validation set (default: all)
-#   --origins LIST   newspapers that are tried (default: "cnn dailymail")
+#   --lengths LIST   bins to try on the validation set (default: all)
+#   --origins LIST   newspapers to try (default: "cnn dailymail")
 #
-#   ROW          what it is                                                       published R-1 / R-2 / R-L (from memory)
+#   ROW          system                                                           published R-1 / R-2 / R-L (from memory)
 #   plain        no control words                                                 38.23 / 16.68 / 34.77
 #   controlled   words for the reference's length and the newspaper; for the test set the pair of words with the best
-#                ROUGE-L on the validation set, the same for all documents         39.75 / 17.29 / 36.54
+#                ROUGE-L on the validation set, the same for all documents        39.75 / 17.29 / 36.54
 #
-# The second row is what later papers cite as "ConvS2S" on this corpus. Sizes (from memory, unsure): 8 + 8 layers of 512, vectors
-# of 340, dropout 0.2, 30,000 BPE merges, 400 words of a document besides control words; Nesterov's gradient with momentum 0.99 and
+# The second row is what later papers cite as "ConvS2S" on this corpus. Sizes (from memory, uncertain): 8 + 8 layers of 512, vectors
+# of 340, dropout 0.2, 30,000 BPE merges, 400 words of a document in addition to control words; Nesterov's gradient with momentum 0.99 and
 # rate 0.2, gradient norm at most 0.1, the rate falls to a tenth after an epoch without a better validation loss.
 # Deviations: no control words for entities, no self-attention in the decoder; output layer of 256, batches of 32, 100 tokens of
 # a summary in training, beam 5 and at most 120 tokens are ours; the training ends below a rate of 1e-4; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, those of the settings
-# in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the settings' scores in
+# DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -5,20 +5,20 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword30k/prepared --out data/duc2004
 #   scripts/reproduce/convs2s_gigaword.sh --data data/gigaword30k [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     what scripts/prepare_gigaword.sh made; with the special symbols 30,000 words
-#   --duc DIR      what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --data DIR     output of scripts/prepare_gigaword.sh; 30,000 words, including the special symbols
+#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
 #   --out DIR      default: runs/convs2s_gigaword in the repository
 #   --rows LIST    of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #
-#   ROW               what it is                    published R-1 / R-2 / R-L; DUC-2004 (both from memory)
+#   ROW               system                        published R-1 / R-2 / R-L; DUC-2004 (both from memory)
 #   convs2s           fairseq's fconv               35.88 / 17.48 / 33.29; 30.44 / 10.84 / 26.90
 #   convs2s-pointer   the same with --pointer soft  (not in the paper)
 #
 # As in the paper (from memory): 6 + 6 layers of 256, kernels of 3, vectors and output layer of 256, dropout 0.1, 30,000 words;
 # batches of 64, Nesterov's gradient with momentum 0.99 and rate 0.25, gradient norm at most 0.1; the rate falls to a tenth
 # after an epoch without a better validation loss, and training ends below 1e-4; beam 5; for DUC at least 14 words.
-# Deviations: 200 words of an article and 30 of a title; unknown words are replaced by what is attended most (convs2s), or copied;
+# Deviations: 200 words of an article and 30 of a title; unknown words are replaced by the most attended word (convs2s), or copied;
 # ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 

@@ -4,20 +4,20 @@
 #   scripts/prepare_custom.sh --train train.jsonl --valid valid.jsonl --test test.jsonl --out data/xsum -- --tokens word --size 49996
 #   scripts/reproduce/convs2s_xsum.sh --data data/xsum [options] [-- options of fairseq-train]
 #
-#   --data DIR     what the first command made of a "document" and a "summary" a line; with the special symbols 50,000 words
+#   --data DIR     output of the first command, from files with a "document" and a "summary" per line; 50,000 words, including the special symbols
 #   --out DIR      default: runs/convs2s_xsum in the repository
 #   --rows LIST    of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #
-#   ROW               what it is                                                     published R-1 / R-2 / R-L
-#   convs2s           fairseq's fconv; unknown words replaced by what is attended    31.27 / 11.07 / 25.23 (from memory)
+#   ROW               system                                                         published R-1 / R-2 / R-L
+#   convs2s           fairseq's fconv; unknown words replaced by the attended ones   31.27 / 11.07 / 25.23 (from memory)
 #   convs2s-pointer   the same with --pointer soft                                   (not in the paper)
 #
 # As in the paper's code: 20 + 20 layers of 512, kernels of 3, vectors of 512, an output layer of 256, dropout 0.2; one dictionary
 # of 50,000 words, lower case, 400 words of a document and 90 of a summary; batches of 32, Nesterov's gradient with momentum 0.99
 # and rate 0.1, gradient norm at most 0.1; the rate falls to a tenth after an epoch without a better validation loss, and
 # training ends below 1e-5; beam 10, no label smoothing.
-# Deviations: XSum's own text and splits are the user's; ROUGE is etads-rouge's.
+# Deviations: the user provides XSum's text and splits; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

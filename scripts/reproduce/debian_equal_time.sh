@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# The quickstart's etads against the recurrent pg_coverage in the same time of training: ROUGE on Debian synopses, three seeds.
+# Compare the quickstart's etads with the recurrent pg_coverage at equal training time: ROUGE on Debian synopses, three seeds.
 #
 #   scripts/reproduce/debian_equal_time.sh [--out DIR] [--steps N] [--seeds "1 2 3"] [--archs "etads pg_coverage"]
 #
 #   --out DIR      default: runs/debian_equal_time in the repository
-#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --text DIR     output of etads-debian (default: the sample corpus)
 #   --steps N      training steps of pg_coverage (default: 1500, 6 minutes on one core); etads has 7/12 of them
 #   --size N       known words of pg_coverage (default: 8000); etads knows an eighth as many
 #   --seeds LIST   default: "1 2 3"
 #   --archs LIST   default: both
 #
 # A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.6 times as long as one of
-# pg_coverage on one thread and 1.2 times on two; on a processor without instructions for bfloat16 about a tenth more. pg_coverage
-# is as in debian_headlines.sh; etads as in quickstart.sh. Each is decoded as its own script does it.
-# Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
-# documents and seeds.
+# pg_coverage on one thread and 1.2 times on two; without bfloat16 instructions, about a tenth longer. pg_coverage
+# is as in debian_headlines.sh; etads as in quickstart.sh. Each is decoded as in its own script.
+# Can be interrupted and started again. Prints Markdown tables, and paired tests of the difference over documents and
+# seeds.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# The systems of the papers' Gigaword tables side by side on the Debian sample corpus: small, same data, same number of steps.
+# Compare small versions of the systems in the papers' Gigaword tables on the Debian sample corpus, with equal data and steps.
 #
 #   scripts/reproduce/debian_headlines.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "gru_seq2seq ras_elman"]
 #
 #   --out DIR    default: runs/debian_headlines in the repository
-#   --text DIR   what etads-debian made (default: the sample corpus)
-#   --size N     known words (default: 8000; of less text than the sample corpus, fewer)
+#   --text DIR   output of etads-debian (default: the sample corpus)
+#   --size N     known words (default: 8000; fewer if the text is smaller than the sample corpus)
 #   --steps N    training steps of each model (default: 1500, 3 to 10 minutes on one core)
 #   --seeds LIST, --archs LIST   default: "1", and all seventeen
 #
 # The recurrent presets of Nallapati et al. with gru_seq2seq (Tian et al.'s Seq2seq) and pg_coverage; ras_lstm and ras_elman; abs;
-# abs-plus, the same model with extractive features in its search; entail, which is Entail-s2s; convs2s; and Tian et al.'s
+# abs-plus, the same model with extractive features in its search; entail (Entail-s2s); convs2s; and Tian et al.'s
 # transformer, es_transformer and gated_es_transformer.
 #
-# Deviations from the papers, which have a recipe each: another corpus, width 128 and word vectors of 100 (2+2 or 3+3 layers of
+# Deviations from the papers (each has its own recipe): another corpus, width 128 and word vectors of 100 (2+2 or 3+3 layers of
 # 128), 8,000 known words in one dictionary, 50 pairs a step, Adam with rate 1e-3 (Transformers: up to 3e-3, then down to 0),
-# dropout 0.2 where a model has it, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors; beam 5,
+# dropout 0.2 where a model has it, a fixed number of steps, no pretrained word vectors, only TF and IDF as factors; beam 5,
 # at least 3 words, unknown words replaced by the most attended ones. pg_coverage copies instead. abs and abs-plus write 7 words,
-# none twice and none unknown; the weights of the features are tuned on the validation pairs. entail has four fifths of its steps
-# beside synthetic entailment pairs and one with rewards from a model trained on these.
-# It says whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
-# Can be interrupted and started again. Prints Markdown tables: what the summaries are like ("copied" is the source copy rate), and
-# each system against gru_seq2seq with paired tests, over seeds too if there are several.
+# none twice and none unknown; the weights of the features are tuned on the validation pairs. entail alternates with synthetic
+# entailment pairs in four fifths of its steps, and has rewards in the rest, from a model trained on these pairs.
+# The results show whether the mechanisms train and roughly what they do, not their scores on Gigaword.
+# Can be interrupted and started again. Prints Markdown tables: properties of the summaries ("copied" is the source copy rate), and
+# paired tests of each system against gru_seq2seq, also over seeds if there are several.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
@@ -100,7 +100,7 @@ for seed in $seeds; do
             abs*) options=() decoding+=(--exact-length 7 --no-repeat-ngram-size 1 --recombine 5 --unkpen inf) ;;
             # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
             pg_coverage) options+=(--checkpoint "$run/checkpoints/checkpoint_last.pt") ;;
-            # The model has learned to write <unk> for words that are not candidates, so <unk> must be allowed.
+            # The model has learned to write <unk> for words that cannot be copied, so <unk> must be allowed.
             feats_lvt2k_ptr) decoding=(--replace-unknown --allow-unk) ;;
             *) decoding=(--replace-unknown) ;;
         esac

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What a pointer brings if few words are known: word-level etads on the Debian sample corpus, with and without a pointer.
+# Measure the effect of a pointer with a small vocabulary: word-level etads on the Debian sample corpus, with and without a pointer.
 #
 #   scripts/reproduce/debian_pointer.sh [--out DIR] [--steps N] [--seeds "1 2"] [--pointers "none soft switch"]
 #
 #   --out DIR         default: runs/debian_pointer in the repository
-#   --text DIR        what etads-debian made (default: the sample corpus)
-#   --size N          known words (default: 8000; of less text than the sample corpus, fewer)
+#   --text DIR        output of etads-debian (default: the sample corpus)
+#   --size N          known words (default: 8000; fewer if the text is smaller than the sample corpus)
 #   --steps N         training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
 #   --seeds LIST      default: "1"
 #   --pointers LIST   default: "none soft switch"
 #
-# Without a pointer every word that is not known is <unk> to the model. Besides ROUGE two things are counted, by
-# exact match of lower-cased words: (a) names: of the test pairs whose synopsis has the package's name (or its stem, "foo"
-# of libfoo2-dev), how many summaries have it too; (b) rare words: of the words of the synopses that are not known but are
-# in the description, how many the summaries have.
+# Without a pointer, the model sees every unknown word as <unk>. Besides ROUGE, two things are counted by
+# exact match of lower-cased words: (a) names: how many summaries have the package's name (or its stem, "foo" of
+# libfoo2-dev), if the synopsis has it; (b) rare words: how many of the synopses' unknown words that occur in the description
+# are also in the summaries.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/POINTER-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# What a closed-book decoder and rewards bring, and what rewards cost: pg_coverage on Debian synopses, and what goes on from it.
+# Measure the gains and costs of a closed-book decoder and of rewards: pg_coverage on Debian synopses, and models that continue its training.
 #
 #   scripts/reproduce/debian_recurrent_rewards.sh [--out DIR] [--steps N] [--rl-steps N] [--seeds "1 2"] [--rows "base rl"]
 #
 #   --out DIR      default: runs/debian_recurrent_rewards in the repository
-#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --text DIR     output of etads-debian (default: the sample corpus)
 #   --steps N      training steps of base and closed-book (default: 1500, 6 minutes on one core for base)
-#   --rl-steps N   updates of the rows that go on from base (default: 480, two epochs; with rewards 1 to 2 seconds each on one core)
+#   --rl-steps N   updates of the rows that continue from base (default: 480, two epochs; with rewards 1 to 2 seconds each on one core)
 #   --size N       known words (default: 8000)
 #   --seeds LIST   default: "1"
-#   --rows LIST    of the rows below; default: all. A row that another begins with is trained for it
+#   --rows LIST    of the rows below; default: all. If a row continues another one, that row is trained first
 #
 #   ROW                training
 #   base               by likelihood: pg_coverage as in debian_headlines.sh
-#   closed-book        the same steps with a closed-book decoder beside the other one (Jiang and Bansal 2018), weight 2/3
-#   longer             base, then N updates by likelihood, as many as the next two have with rewards
+#   closed-book        the same steps with an additional closed-book decoder (Jiang and Bansal 2018), weight 2/3
+#   longer             base, then N updates by likelihood, to compare with the next two
 #   rl                 base, then N self-critical updates with ROUGE-L
-#   rougesal-entail    base, then N self-critical updates with ROUGESal and entailment by turns (Pasunuru and Bansal 2018)
+#   rougesal-entail    base, then N self-critical updates alternating between ROUGESal and entailment (Pasunuru and Bansal 2018)
 #
-# Adam has the rate 1e-3 in the first two rows, 1e-4 after them. Saliency is idf, and the entailment
-# model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail pays for length up to that of the reference.
+# Adam has the rate 1e-3 in the first two rows, and 1e-4 in the others. Saliency is idf, and the entailment
+# model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail rewards length up to the length of the reference.
 # The last checkpoint is decoded, with a beam of 5, 3 to 30 words.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of each row
 # minus base, and of rl and rougesal-entail minus longer, by ROUGE, by both other rewards and by the likelihood of the references.
@@ -42,7 +42,7 @@ go_on() {
         --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" "$@"
 }
 
-# train_row ROW SEED: train the row, and first base if the row starts from it.
+# train_row ROW SEED: train the row, after training base if the row starts from it.
 train_row() {
     local row=$1 seed=$2
     case $row in

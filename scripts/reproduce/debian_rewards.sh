@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What training with rewards brings, and what it costs: etads on Debian synopses, before and after 1,000 self-critical updates.
+# Measure the gains and costs of training with rewards: etads on Debian synopses, before and after 1,000 self-critical updates.
 #
 #   scripts/reproduce/debian_rewards.sh [--out DIR] [--steps N] [--seeds "1 2"] [--rows "likelihood longer rewards"]
 #
 #   --out DIR      default: runs/debian_rewards in the repository
-#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --text DIR     output of etads-debian (default: the sample corpus)
 #   --steps N      updates after the training by likelihood (default: 1000, which take 25 minutes on one core with rewards)
 #   --size N       known words (default: 1000)
 #   --seeds LIST   default: "1 2"
@@ -16,7 +16,7 @@
 #   rewards        the same model after N self-critical updates with ROUGE-L: --criterion summarization_rl
 #
 # The rows longer and rewards begin with the same parameters and the same rate of learning. The best checkpoint by validation loss
-# is decoded, with rewards the last, since that loss is no measure of them. Beam 5, 4 to 30 words, no pair of words twice.
+# is decoded, with rewards the last checkpoint, because validation loss does not measure rewards. Beam 5, 4 to 30 words, no bigram twice.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of
 # rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are gamed.
 

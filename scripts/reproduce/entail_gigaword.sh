@@ -1,35 +1,35 @@
 #!/usr/bin/env bash
-# Entail-s2s (Li, Zhu, Zhang and Zong, COLING 2018) on Gigaword: summarisation beside entailment recognition, then rewards for entailment.
+# Entail-s2s (Li, Zhu, Zhang and Zong, COLING 2018) on Gigaword: summarisation with entailment recognition, then rewards for
+# entailment.
 #
 #   scripts/prepare_gigaword.sh --data DIR --out data/gigaword -- --separate-dictionaries --source-size 119505 --target-size 68885
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
 #   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --hide-digits
 #   scripts/reproduce/entail_gigaword.sh --data data/gigaword --nli nli --entail-model nli/model [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR       what scripts/prepare_gigaword.sh made
-#   --duc DIR        what scripts/prepare_duc.sh made; without it only Gigaword is scored
-#   --nli DIR        pairs to recognise entailment in: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
+#   --data DIR       output of scripts/prepare_gigaword.sh
+#   --duc DIR        output of scripts/prepare_duc.sh; without it, only Gigaword is scored
+#   --nli DIR        pairs for entailment recognition: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
 #   --entail-model DIR   made by etads-nli train on such pairs, for the reward (the paper's has GloVe's vectors: --vectors)
 #                    default of both: a stand-in, synthetic pairs that etads-nli makes of the titles, and a model trained on them, in
 #                    OUT/nli; scores with them are of another system ("synthetic NLI")
 #   --out DIR        default: runs/entail_gigaword in the repository
 #   --rows LIST      of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
-#   --every N:M      after N updates of summarisation M of entailment recognition (default: 100:10)
+#   --every N:M      after N updates of summarisation, M of entailment recognition (default: 100:10)
 #
 #   ROW      trained by                                                        published R-1 / R-2 / R-L; DUC-2004
-#   mtl      summarisation and entailment recognition with one encoder         (not in the tables that we have)
+#   mtl      summarisation and entailment recognition with one encoder         (in no table available to us)
 #   entail   then reward-augmented likelihood with entailment as the reward    35.33 / 17.27 / 33.19; 29.33 / 10.24 / 25.24
 #
-# As in the paper and its code: bidirectional LSTM and decoder of 512, vectors of 300, a selective gate, dropout 0.5, weights uniform
-# within 0.1; batches of 64, Adam with rate 5e-4, gradient norm at most 5, the loss of a summary is that of all its words; validation
-# every 2,000 updates by ROUGE-2, the end after 30 without a better one; 5 samples at temperature 0.85; beam 10, at most 20 words, no
-# normalisation by length.
-# Deviations: the rate is halved after 12 validations without a better ROUGE-2, as in the code, but training does not return to the
-# best model with a new optimiser; the end of an epoch counts as one more validation; ROUGE-2 of the first 200 validation pairs; 100
-# words of an article and 30 of a title; the published code has no gate. Pairs of --nli are cut into words as the corpus is, with #
-# for each digit; synthetic ones, which are made of its words, at spaces.
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+# As in the paper and its code: bidirectional LSTM and decoder of 512, vectors of 300, a selective gate, dropout 0.5, weights
+# uniform within 0.1; batches of 64, Adam with rate 5e-4, gradient norm at most 5, the loss of a summary is the sum over its words;
+# validation every 2,000 updates by ROUGE-2, stopping after 30 without an improvement; 5 samples at temperature 0.85; beam 10, at most
+# 20 words, no normalisation by length. Deviations: the rate is halved after 12 validations without a better ROUGE-2, as in the
+# code, but training does not return to the best model with a new optimiser; the end of an epoch counts as one more validation;
+# ROUGE-2 of the first 200 validation pairs; 100 words of an article and 30 of a title; the published code has no gate. Pairs of
+# --nli are tokenised like the corpus, with # for each digit; synthetic pairs, which consist of its words, are split at spaces. Can be
+# interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,7 +4,7 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/etads_cnndm.sh --data data/cnndm [--rows "basic etads"] [options] [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_cnndm.sh made
+#   --data DIR      output of scripts/prepare_cnndm.sh
 #   --out DIR       default: runs/etads_cnndm in the repository
 #   --rows LIST     of the rows below; default: all
 #   --seeds LIST    default: "1"
@@ -30,19 +30,19 @@
 #   focus-3-4               focus-attention in layers 3 and 4       6: [3-4]                       R  40.57 / 18.20 / 38.19
 #
 # The rows of Table 2 that the paper takes from other papers are in docs/systems.md (nallapati_cnndm.sh has words_lvt2k_temp_att and
-# pg_coverage), and two of them are not what they are called. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" is not Nallapati et
-# al.'s (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
-# 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017 and not Gehring et al.'s. Table 4's
-# numbers of parameters are in units of 10,000 and not of 1,000 (docs/etads.md).
+# pg_coverage), and two of them are not the systems that they name. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" does not match
+# Nallapati et al. (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
+# 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017, not Gehring et al.'s. Table 4's
+# numbers of parameters are in units of 10,000 and not of 1,000 (docs/experiments.md).
 #
 # As in the paper: 400 words of a document and 100 of a summary, one dictionary of 50,000 words, an output layer with a bias
 # (equation 4); Adam (0.9, 0.998) with 8,000 warm-up steps to Noam's peak, gradient norm at most 2, batches of 4,096 words,
 # 200,000 steps; beam 10, 35 to 100 words, coverage penalty 1, Wu's length penalty 0.9.
-# Deviations: position vectors begin at random and not as sinusoids; "dropout 0.8" is taken for the probability to keep; the
-# 50,000 words are the most frequent of documents and summaries and not of documents alone; 4,096 words are counted on one
-# processor (the paper has four, and does not say whether each gets as many; -- --update-freq 4 does the latter on one);
+# Deviations: position vectors are initialised at random, not with sinusoids; "dropout 0.8" is read as the probability of
+# keeping; the 50,000 words are the most frequent ones of documents and summaries, not of documents alone; 4,096 words are counted on one
+# processor (the paper uses four, and does not say whether each processes 4,096; to imitate that on one, give -- --update-freq 4);
 # ROUGE is etads-rouge's, not pyrouge's. The paper says neither which form of coverage penalty it uses (here: "summary", which
-# penalises attending to the same words again) nor what becomes of unknown words (here they stay <unk>).
+# penalises attending to the same words again) nor how unknown words are treated (here they stay <unk>).
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the papers' mechanisms are worth: systems that differ in one thing each, with the same data, steps and decoding.
+# Measure the effect of each mechanism of the papers: systems that differ in one respect, with the same data, steps and decoding.
 #
 #   scripts/prepare_debian.sh --out data/debian -- --tokens word --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus debian --data data/debian [options]
@@ -8,9 +8,9 @@
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
 #   --corpus NAME   debian (default) or sumpubmed
-#   --data DIR      what the script above made
-#   --out DIR       runs and all they make (default: runs/evidence/CORPUS in the repository)
-#   --results DIR   gets a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); those of docs/results.md are in results/
+#   --data DIR      output of the script above
+#   --out DIR       output folder for runs (default: runs/evidence/CORPUS in the repository)
+#   --results DIR   gets a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records behind docs/results.md are in results/
 #   --systems LIST  default: all, below
 #   --seeds LIST    default: "1"
 #   --steps N       training steps of each model (default: 1500 on debian, 1300 on sumpubmed)
@@ -23,22 +23,22 @@
 #   plain add_1 proj_1 attn_1                         Table 4 of the Aggregation Transformer, with 3+3 layers
 #   es gated_es                                       layers shared by encoder and decoder, and the gate; 3+3 layers. As in the paper,
 #                     three tables of word vectors, so 60 % more weights than plain
-#   es_tied gated_es_tied   the same with one table, as plain has it
+#   es_tied gated_es_tied   the same with one table, as in plain
 #   words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att feats_lvt2k   Nallapati et al.'s, without a pointer
 #   pg_coverage       the pointer-generator with coverage
-#   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, as its users would train it: no pointer
+#   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, in the usual setting, without a pointer
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
-#   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
+#   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   no training: the document's first words or sentences; the three
 #                     sentences that match the summary best
-#   lead-12-words textrank-14-words lexrank-14-words (debian)   the best number of words by the validation pairs (results/extracts.json,
-#                     by scripts/evidence.py choose), only if named; of TextRank and LexRank the most central sentence: pip install sumy
+#   lead-12-words textrank-14-words lexrank-14-words (debian)   the number of words that is best on the validation pairs (results/extracts.json,
+#                     by scripts/evidence.py choose), only if named; TextRank and LexRank pick the most central sentence: pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
-# tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). Length limits
-# and blocked n-grams are those that suited etads-1 on validation pairs, and hold for all systems. (821 of Debian's test pairs are
-# in the sample corpus, on which other choices were made; scripts/results_page.py leaves them out of its tests.)
-# Can be interrupted and started again, and calls with other systems or seeds can run beside it. Prints a table of all records of
-# the corpus. python scripts/results_page.py --help says how to test the papers' claims with them.
+# tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). All systems
+# share the length limits and n-gram blocking that suited etads-1 on the validation pairs. (821 of Debian's test pairs are
+# in the sample corpus, which was used for other choices; scripts/results_page.py leaves them out of its tests.)
+# Can be interrupted and started again, and calls with other systems or seeds can run at the same time. Prints a table of all records of
+# the corpus. python scripts/results_page.py --help explains how to test the papers' claims with them.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
@@ -99,14 +99,14 @@ train_recurrent_system() {
         "${cut[@]}" "$@"
 }
 
-# with_example COMMAND [ARGUMENTS]: fairseq with the plugin of its example, which does not teach it, as ours does, to read its
-# checkpoints with torch 2.6 and newer without trusting them. These are the recipe's own.
+# with_example COMMAND [ARGUMENTS]: run fairseq with the plugin of its example. Unlike ours, that plugin cannot load checkpoints
+# safely with torch 2.6 and newer, so they are trusted. These are the recipe's own.
 with_example() {
     TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "$@"
 }
 
-# prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
-# the words that are not known; in OUT/example.
+# prepare_example: prepare data for fairseq's pointer-generator example in OUT/example: the words of the prepared data, truncated as
+# for our systems, with <unk-N> for unknown words.
 prepare_example() {
     local dir=$out/example split cut=("$out"/example/words.{train,valid,test}.{source,target})
     mkdir -p "$dir"

@@ -5,13 +5,13 @@
 #       -- --size 49996 --source-sentence-marks
 #   scripts/reproduce/explicit_selection_cnndm.sh --data data/cnndm-marks [options] [-- options of fairseq-train]
 #
-#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --data DIR            output of the first command; 50,000 words, including the four special symbols
 #   --out DIR             default: runs/explicit_selection_cnndm in the repository
-#   --rows LIST           of explicit_selection explicit_selection_coverage (default: both; the second begins with the first,
-#                         which is trained if it has not been)
+#   --rows LIST           of explicit_selection explicit_selection_coverage (default: both; the second continues the first,
+#                         which is trained if necessary)
 #   --seeds LIST, --cpu   default: "1", and a GPU
 #   --selection-loss W    weight of the selection loss (default: 0.2)
-#   --stages LIST         tokens of documents and of summaries in each stage of the training (default: "50/15 100/25 150/40
+#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15 100/25 150/40
 #                         200/50 250/60 300/80 350/100 400/100")
 #   --stage-steps N       steps of each stage but the last (default: 10000)
 #   --steps N             steps of all stages (default: 230000)
@@ -21,13 +21,13 @@
 #   explicit_selection_coverage    41.54 / 18.18 / 36.47
 #   explicit_selection             (the same model before coverage is added; no row of the paper)
 #
-# The paper's sizes, training and exact equations were not at hand. What is from the paper: documents as sentences of words, a gate
-# on sentences, a selector of sentences for each sentence of the summary, which starts it and weighs its attention, and a loss that
-# compares the selector with the cosine of sentences. The rest is settled as docs/selection.md says: sizes, training, stages and
-# coverage are those of See et al. 2017 (see2017_cnndm.sh), with GRUs of 256; weight 0.2 of the selection loss, from the first
+# The paper's sizes, training and exact equations were not available to us. From the paper: documents as sentences of words; a gate on
+# sentences; a selector of sentences for each summary sentence, which initialises it and weights its attention; and a loss that
+# compares the selector with the cosine similarity of sentences. Other choices are explained in docs/selection.md: sizes, training, stages and
+# coverage are as in See et al. 2017 (see2017_cnndm.sh), with GRUs of 256; the selection loss has weight 0.2 from the first
 # update. Beam 5, 35 to 120 words, no trigram twice, log-probability divided by length.
-# Deviations: text is that of scripts/prepare_cnndm.sh; an ordinary beam search over all tokens of a summary, not one of sentences
-# around one of words; never writes <unk>. R-L of the published row is low beside R-1, so it may be that of summaries as one
+# Deviations: the text comes from scripts/prepare_cnndm.sh; an ordinary beam search over all tokens of a summary, not a search over
+# sentences around a search over words; never writes <unk>. The published R-L is low compared with R-1, so it may treat each summary as one
 # sentence: rouge.json has both, rougeL and rougeLjoined.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
@@ -45,8 +45,7 @@ use_environment
 prepared=$data/prepared model=(--arch explicit_selection --selection-loss "$selection_loss" --labels "$out/labels")
 
 say_vocabulary "$prepared" 49996 49996
-[ -f "$out/labels/labels.sentences.valid" ] ||  # the last that is made
-    supervise etads-labels "$prepared" --kind distribution --subset train valid --out "$out/labels"
+label_once "$out/labels" distribution "train valid"
 for seed in $seeds; do
     plain=$out/explicit_selection-$seed
     train_in_stages "$plain" "$prepared" "$seed" "${model[@]}"

@@ -5,8 +5,8 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
 #   scripts/reproduce/gated_gigaword.sh --data data/gigaword [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     what scripts/prepare_gigaword.sh made
-#   --duc DIR      what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --data DIR     output of scripts/prepare_gigaword.sh
+#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
 #   --out DIR      default: runs/gated_gigaword in the repository
 #   --rows LIST    of the rows below; default: all
 #   --seeds LIST   default: "1"
@@ -22,7 +22,7 @@
 # As in the paper: 2+2 layers of width 256, FFN 1024, 4 heads, dropout 0.1, 90,000 and 68,883 words, an output layer
 # with a bias (equation 6), batches of 64, Adam with rate 1e-3, halved when the validation loss does not fall; beam 5, unknown
 # words replaced by the most attended ones.
-# Settled here: gru_seq2seq has a bidirectional GRU, attention and the decoder's GRU of width 256 each, as the paper gives no sizes.
+# Our choices: gru_seq2seq has a bidirectional GRU, attention and the decoder's GRU of width 256 each, as the paper gives no sizes.
 # Deviations: gradient norm at most 2; 100 words of an article and 50 of a title, headlines of at most 30 words; ROUGE is
 # etads-rouge's, not pyrouge's.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.

@@ -1,35 +1,35 @@
 #!/usr/bin/env bash
-# Hsu et al. 2018 on CNN/Daily Mail: an extractor and an abstracter, trained apart and then together with the inconsistency loss.
+# Hsu et al. 2018 on CNN/Daily Mail: an extractor and an abstractor, trained separately and then jointly with the inconsistency loss.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996 \
 #       --source-sentence-marks
 #   scripts/reproduce/inconsistency_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR              what the first command made; with the four special symbols the words are 50,000
+#   --data DIR              output of the first command; 50,000 words, including the four special symbols
 #   --out DIR               default: runs/inconsistency_cnndm in the repository
 #   --rows LIST             of the rows below; default: both
 #   --seeds LIST, --cpu     default: "1", and a GPU
 #   --extractor-steps N     steps of the extractor (default: 50000)
-#   --stages LIST           tokens of documents and of summaries in each stage of the abstracter (default: "50/15 100/25 150/40
+#   --stages LIST           length limits of documents and summaries in each training stage of the abstractor, in tokens (default: "50/15 100/25 150/40
 #                           200/50 250/60 300/80 350/100 400/100")
 #   --stage-steps N, --steps N   steps of each stage but the last, and of all (default: 10000, 80000)
-#   --coverage-steps N      steps of the abstracter with coverage after these (default: 1000)
-#   --joint-steps N         steps of both together (default: 80000)
-#   Options after -- are those of the abstracter and of both together.
+#   --coverage-steps N      steps of the abstractor with coverage after these (default: 1000)
+#   --joint-steps N         steps of joint training (default: 80000)
+#   Options after -- are for the abstractor and for joint training.
 #
-#   ROW          what summarises                                                                 published R-1 / R-2 / R-L
-#   two-stage    the abstracter, what the extractor has selected: sentences likelier than 0.5,
-#                at least 5 and at most 30
+#   ROW          system                                                                          published R-1 / R-2 / R-L
+#   two-stage    the abstractor on the extractor's sentences: probability above 0.5, at least 5 and
+#                at most 30
 #   end-to-end   both together, each word's attention times the probability of its sentence      40.68 / 17.97 / 37.13
 #
 # As in the paper and its code: the extractor reads 50 sentences of 50 words, vectors of 128, GRUs of 2 x 200, Adagrad with rate
-# 0.15, batches of 64, best validation loss; its labels are the sentences that greedily raise ROUGE-L recall. The abstracter is
-# See et al.'s, trained on these labelled sentences instead of documents, and its last checkpoint is taken. Together: 600 words,
+# 0.15, batches of 64, best validation loss; its labels are the sentences that greedily raise ROUGE-L recall. The abstractor is
+# See et al.'s model, trained on these labelled sentences instead of documents; its last checkpoint is used. Joint training: 600 words,
 # Adagrad with rate 0.01 and new accumulators, batches of 8, loss 5 extraction + likelihood + coverage + inconsistency over the
 # three words with the most attention, best ROUGE-L of greedy summaries of validation documents. Gradient norm at most 2
 # throughout; beam 4, 35 to 120 words.
-# Deviations: text is that of scripts/prepare_cnndm.sh, with a mark between sentences, which the abstracter reads and belongs to
-# the sentence before it; extracts are detokenised and prepared again; validation ROUGE is that of 200 documents, also at the
+# Deviations: the text comes from scripts/prepare_cnndm.sh, with a mark between sentences, which the abstractor reads and belongs to
+# the sentence before it; extracts are detokenised and prepared again; validation ROUGE covers 200 documents, also at the
 # end of each epoch; never writes <unk>.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the extractor's AUC and
 # F1 in DIR/extractor-SEED/report.json.
@@ -51,13 +51,14 @@ use_environment
 prepared=$data/prepared read=2500  # 50 sentences of 50 words
 adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-accumulator 0.1 --clip-norm 2)
 
-# extract FOLDER SPLIT [options of etads-extract]: the extracts of a split's documents, and its summaries, as text in FOLDER.
+# extract FOLDER SPLIT READS [options of etads-extract]: the extracts of a split's documents by the labels or probabilities in the file
+# READS, and the split's summaries, as text in FOLDER.
 extract() {
-    local folder=$1 split=$2
-    shift 2
+    local folder=$1 split=$2 reads=$3
+    shift 3
     mkdir -p "$folder"
-    [ -f "$folder/$split.source" ] ||
-        supervise etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
+    once --record "$folder.$split.made.json" --makes "$folder/$split.source" --reads "$prepared" "$reads" \
+        -- etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
     ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
 }
 
@@ -67,8 +68,8 @@ train_extractor() {
         --max-update "$extractor_steps" --seed "$2"
 }
 
-# train_abstracter RUN SEED: train the abstractor on labelled sentences, in stages, and then with coverage.
-train_abstracter() {
+# train_abstractor RUN SEED: train the abstractor on labelled sentences, in stages, and then with coverage.
+train_abstractor() {
     train_pointer_generator "$out/pointer_generator-$2" "$out/labelled/prepared" "$2"
     train_stage "$1" "$out/labelled/prepared" "${lengths[${#lengths[@]} - 1]}" --arch pointer_generator_coverage --seed "$2" \
         --coverage-loss 1 --init-from "$out/pointer_generator-$2/checkpoints/checkpoint_last.pt" --max-update "$coverage_steps"
@@ -85,17 +86,19 @@ train_together() {
 }
 
 say_vocabulary "$prepared" 49996 49996
-[ -f "$out/labels/labels.sentences.test" ] ||
-    supervise etads-labels "$prepared" --kind extract --truncate-source "$read" --subset train valid test --out "$out/labels"
-for split in train valid test; do extract "$out/labelled/text" "$split" --by labels --labels "$out/labels"; done
+label_once "$out/labels" extract "train valid test" --truncate-source "$read"
+for split in train valid test; do
+    extract "$out/labelled/text" "$split" "$out/labels/labels.sentences.$split" --by labels --labels "$out/labels"
+done
 supervise etads-prepare "$out/labelled/text" "$out/labelled/prepared" --like "$prepared"
 for seed in $seeds; do
     train_extractor "$out/extractor-$seed" "$seed"
-    train_abstracter "$out/abstracter-$seed" "$seed"
+    train_abstractor "$out/abstracter-$seed" "$seed"
     for row in $rows; do
         run=$out/$row-$seed source=$prepared decoding=()
         if [ "$row" = two-stage ]; then
-            extract "$run/text" test --by selector --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
+            extract "$run/text" test "$out/extractor-$seed/probabilities.sentences.test" --by selector \
+                --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
             source=$run/prepared
             supervise etads-prepare "$run/text" "$source" --like "$prepared"
             share_training "$run" "$out/abstracter-$seed"

@@ -6,9 +6,9 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k
 #   scripts/reproduce/nallapati_cnndm.sh --data data/cnndm --pg-data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR       what the first command made, for Nallapati et al.'s rows
-#   --pg-data DIR    what the second one made, for pg_coverage, which has 50,000 words
-#   --vectors FILE   word2vec vectors of 100 numbers to begin with, in text format (default: random ones)
+#   --data DIR       output of the first command, for Nallapati et al.'s rows
+#   --pg-data DIR    output of the second command, for pg_coverage, which has 50,000 words
+#   --vectors FILE   initial word2vec vectors with 100 dimensions, in text format (default: random vectors)
 #   --out DIR        default: runs/nallapati_cnndm in the repository
 #   --rows LIST      of words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage (default: all)
 #   --seeds LIST, --cpu   default: "1", and a GPU
@@ -19,9 +19,9 @@
 # As in the paper: width 200, vectors of 100, 800 words of a document and 100 of a summary, batches of 50 sorted within every
 # ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
 # words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
-# Deviations: text that is not anonymised; one dictionary of 150,000 words, of which the 60,000 most frequent of summaries can be
-# generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
-# (docs/recurrent.md says why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
+# Deviations: text that is not anonymised; one dictionary of 150,000 words, where only the 60,000 most frequent words of summaries
+# can be generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
+# (docs/recurrent.md explains why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
 # output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), documents of full length from the first step, and
 # never writes <unk>.
 # Can be interrupted and started again. Prints Markdown tables.

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Nallapati et al. 2016, Tables 1 and 2, a row at a time: headlines of Gigaword (F1, copy rate) and of DUC (recall).
+# Nallapati et al. 2016, Tables 1 and 2, one row per run: headlines of Gigaword (F1, copy rate) and of DUC (recall).
 #
 #   scripts/reproduce/nallapati_gigaword.sh --row ROW --data DIR [--duc DIR] [options] [-- options of fairseq-train]
 #
 #   --row ROW        a row of the table below
 #   --data DIR       what scripts/prepare_gigaword.sh --data RAW --out DIR made with the options that the table gives; RAW is
-#                    NAMAS's text before rare words are replaced. SEPARATE stands for
+#                    NAMAS's text before it replaces rare words. SEPARATE stands for
 #                    -- --separate-dictionaries --source-size 119505 --target-size 68885
-#   --duc DIR        what scripts/prepare_duc.sh --like DIR/prepared made (rows 1sent); without it only Gigaword is scored
-#   --vectors FILE   word2vec vectors of 200 numbers to begin with, in text format (default: random ones)
+#   --duc DIR        what scripts/prepare_duc.sh --like DIR/prepared made (rows 1sent); without it, only Gigaword is scored
+#   --vectors FILE   initial word2vec vectors with 200 dimensions, in text format (default: random vectors)
 #   --out DIR        default: runs/nallapati_gigaword in the repository
 #   --seed N, --cpu  default: 1, and a GPU
 #
@@ -24,21 +24,21 @@
 #                                                         --factors pos ner tf idf         36.40 / 17.77 / 33.71, 78.70 %
 # RAW of the rows 2sent has articles of two sentences, which --sentences cuts for the hierarchical attention. By default, words
 # with fewer than 5 occurrences become <unk> in the text, as in NAMAS; that leaves 119,505 words of articles and 68,885 of
-# titles. --rare 0 keeps them where more words are wanted, and where the pointer is taught to copy them: <unk> cannot be copied.
-# Ready-made text, which has <unk>, does not serve these rows.
+# titles. --rare 0 keeps them for larger vocabularies and for the pointer, because <unk> cannot be copied.
+# Ready-made text contains <unk> and cannot be used for these rows.
 #
-# The figures of words-lvt5k-1sent are from a copy of the paper's table that is garbled there: they repeat another row's.
+# The figures of words-lvt5k-1sent are unreliable: our copy of the paper's table is garbled there, and they repeat another row's.
 # From memory, the paper has 35.30 / 16.64 / 32.62.
 #
 # DUC-2004, recall at 75 bytes: words-lvt2k-1sent 28.35 / 9.46 / 24.59, words-lvt5k-1sent 28.61 / 9.42 / 25.24.
 #
 # As in the paper: width 400, vectors of 200, batches of 50 sorted within every ten, Adadelta, clipping, no dropout, at most
 # 15 epochs, the best by validation loss; beam 5, at most 30 words; for DUC exactly 30. The row with a pointer may write <unk>,
-# because it is taught to write it for words that are no candidates (docs/experiments.md). Deviations: the paper's rate of 0.001 is
-# ignored (docs/recurrent.md says why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch;
+# because it is trained to write it for words that cannot be copied (docs/experiments.md). Deviations: the paper's rate of 0.001 is
+# ignored (docs/recurrent.md explains why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch;
 # the row with a pointer has one dictionary, in which the words of titles take the place of the rarest of articles, and the paper's
-# 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits are those of the
-# data, not the paper's random 2,000 pairs.
+# 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits come from the data,
+# not from the paper's random 2,000 pairs.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
@@ -59,7 +59,7 @@ case $row in
     words-lvt5k-1sent) say_vocabulary "$data/prepared" 400000 200000 ;;
     *) say_vocabulary "$data/prepared" 119505 68885 ;;
 esac
-# The model has learned to write <unk> for words that are not candidates, so <unk> must be allowed.
+# The model has learned to write <unk> for words that cannot be copied, so <unk> must be allowed.
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
     --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}

@@ -6,8 +6,8 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword_ras/prepared --out data/duc2004
 #   scripts/reproduce/ras_gigaword.sh --data data/gigaword_ras [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     what scripts/prepare_gigaword.sh made; words with fewer than 5 occurrences are <unk> in it
-#   --duc DIR      what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --data DIR     output of scripts/prepare_gigaword.sh; words with fewer than 5 occurrences are <unk> in it
+#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
 #   --out DIR      default: runs/ras_gigaword in the repository
 #   --rows LIST    of the rows below; default: both
 #   --seeds LIST, --cpu   default: "1", and a GPU
@@ -19,7 +19,7 @@
 # As in the paper (from memory): all widths 512, one layer, a convolution over 5 words; gradient descent with batches of 32 and
 # rate 0.1 (LSTM) or 0.5 (Elman), halved after an epoch without a better validation loss, 15 epochs; beam 10, unknown words
 # replaced by the word that is attended most.
-# Settled here: weights uniform within 0.05, a first state of 0, 200 positions, gradient norm at most 2.
+# Our choices: weights uniform within 0.05, a first state of 0, 200 positions, gradient norm at most 2.
 # Deviations: 200 words of an article and 30 of a title; for DUC at least 14 words; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 

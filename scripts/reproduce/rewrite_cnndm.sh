@@ -1,33 +1,32 @@
 #!/usr/bin/env bash
-# Chen and Bansal 2018 on CNN/Daily Mail: an extractor takes sentences, an abstractor rewrites them, rewards teach the extractor.
+# Chen and Bansal 2018 on CNN/Daily Mail: an extractor picks sentences, an abstractor rewrites them, and rewards train the extractor.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm30k -- --size 29996 \
 #       --source-sentence-marks
 #   scripts/reproduce/rewrite_cnndm.sh --data data/cnndm30k [options] [-- options of fairseq-train]
 #
-#   --data DIR        what the first command made; with the four special symbols the words are 30,000
+#   --data DIR        output of the first command; 30,000 words, including the four special symbols
 #   --out DIR         default: runs/rewrite_cnndm in the repository
 #   --rows LIST       of the rows below; default: all
 #   --seeds LIST, --cpu     default: "1", and a GPU
-#   --vectors FILE    word vectors of 128 to begin with, in word2vec's text format
-#   --steps N         most steps of each training (default: 300000); all end sooner, when validation does not improve
-#   Options after -- are those of all three trainings.
+#   --vectors FILE    initial word vectors with 128 dimensions, in word2vec's text format
+#   --steps N         maximum steps of each training (default: 300000); all stop earlier, when validation no longer
+#   improves. Options after -- are for all three trainings.
 #
-#   ROW       extractor trained by    summaries                                              published R-1 / R-2 / R-L
+#   ROW       extractor trained by    summaries                                                  published R-1 / R-2 / R-L
 #   labels    labels alone            its first five sentences, each rewritten greedily          38.38 / 16.12 / 36.04
 #   rewards   labels, then rewards    its sentences until it stops, rewritten greedily           40.03 / 17.61 / 37.58
-#   rerank    the same                the same with a diverse beam of 5, and of all combinations
-#                                     that which repeats the fewest bigrams                      40.88 / 17.80 / 38.54
+#   rerank    the same                the same with a diverse beam of 5, and the combination that
+#                                     repeats the fewest bigrams                                 40.88 / 17.80 / 38.54
 #
 # As in the paper and its code: pairs of sentences by ROUGE-L recall; an abstractor of 256 with vectors of 128, on sentences of 100
-# and 30 words; an extractor that reads 60 sentences of 100 words, 3 x 100 filters, LSTMs of 256; both with Adam, rate 0.001, batches
-# of 32, gradient norm at most 2, validated every 3,000 steps, the rate halved after a validation without a better loss, the end
-# after 5 of them. Rewards: rate 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, the end after 3 without a
-# better one.
-# Deviations: vectors begin at random without --vectors (the paper: word2vec on the training text); the end of an epoch counts as one
-# more validation; text is that of scripts/prepare_cnndm.sh, and sentences are detokenised and prepared again; five sentences in the
-# first row are this recipe's choice; docs/rewrite.md lists the deviations of the models.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# and 30 words; an extractor that reads 60 sentences of 100 words, 3 x 100 filters, LSTMs of 256; both with Adam, rate 0.001,
+# batches of 32, gradient norm at most 2, validated every 3,000 steps, the rate halved after a validation without a better loss, stopping
+# after 5 of them. Rewards: rate 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, stopping after 3 without an
+# improvement. Deviations: without --vectors, vectors are random at the start (the paper: word2vec on the training text); the end of an epoch
+# counts as one more validation; the text comes from scripts/prepare_cnndm.sh, and sentences are detokenised and prepared again; five
+# sentences in the first row are this recipe's choice; docs/rewrite.md lists the deviations of the models. Can be interrupted and
+# started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
@@ -42,8 +41,8 @@ use_environment
 prepared=$data/prepared read=6000  # 60 sentences of 100 words
 vectors=(${vectors:+--encoder-embed-path "$vectors"})
 
-# train PART SEED EVERY PATIENCE [options of fairseq-train]: a part, validated every EVERY steps, until PATIENCE validations have not
-# been better.
+# train PART SEED EVERY PATIENCE [options of fairseq-train]: train a part, validate every EVERY steps, and stop after PATIENCE
+# validations without improvement.
 train() {
     local part=$1 seed=$2 every=$3 patience=$4
     shift 4

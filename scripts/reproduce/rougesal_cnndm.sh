@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# Pasunuru and Bansal 2018 on CNN/Daily Mail: See et al.'s model, then saliency and entailment as rewards, by turns.
+# Pasunuru and Bansal 2018 on CNN/Daily Mail: See et al.'s model, then alternating rewards for saliency and entailment.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/rougesal_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --data DIR            output of the first command; 50,000 words, including the four special symbols
 #   --out DIR             default: runs/rougesal_cnndm in the repository
 #   --rows LIST           of the rows below; default: all
 #   --seeds LIST, --cpu   default: "1", and a GPU
-#   --rewards LIST        rewards that take turns (default: rougesal,entail); the paper's other rows are rougeL, entail, rougesal and
+#   --rewards LIST        rewards that alternate (default: rougesal,entail); the paper's other rows are rougeL, entail, rougesal and
 #                         rougeL,entail, each with an --out of its own
 #   --entail-model DIR    made by etads-nli train on SNLI and MultiNLI (default: a stand-in, trained on pairs that etads-nli
 #                         synthesise makes of the reference summaries, in OUT/nli)
 #   --saliency SALIENCY   idf (default), or a checkpoint of --arch word_tagger
-#   --before DIR          what see2017_cnndm.sh made, with pointer_generator_coverage-SEED (default: OUT/plain, trained if it is
-#                         not there)
+#   --before DIR          output of see2017_cnndm.sh, with pointer_generator_coverage-SEED (default: OUT/plain, trained if
+#                         necessary)
 #   --rl-steps N          steps with rewards (default: 20000)
-#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains all that comes before
+#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the stages before
 #
 #   ROW               trained by                                                  published F1, R-1 / R-2 / R-L
 #   rougesal-entail   likelihood, coverage, then ROUGESal and entailment          40.43 / 18.00 / 37.10
 #
-# As in the paper: the model is trained by likelihood to the end before; rewards take turns by mini-batch, each compared with
-# that of the greedy summary, and are mixed with the likelihood; nothing of the model is frozen, and the scorers are.
-# From memory or settled here: the weight 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint
-# by validation ROUGE-L; the length ratio of the entailment reward is cut at 1.
-# Deviations: the paper's saliency is learnt from SQuAD's answers and its entailment from SNLI and MultiNLI. With idf and the
-# synthetic pairs, which are the defaults, the row is one of its own: "idf saliency, synthetic NLI".
-# Settings of the likelihood stages, decoding and deviations are those of see2017_cnndm.sh.
+# As in the paper: the model is first trained by likelihood to the end. Rewards alternate between mini-batches, are compared
+# with the reward of the greedy summary, and are mixed with the likelihood. No part of the model is frozen; the scorers are.
+# From memory, or our choice: the weight 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint
+# by validation ROUGE-L; the length ratio in the entailment reward is capped at 1.
+# Deviations: the paper's saliency is learned from SQuAD's answers and its entailment from SNLI and MultiNLI. With idf and the
+# synthetic pairs, which are the defaults, the row is a different system: "idf saliency, synthetic NLI".
+# The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

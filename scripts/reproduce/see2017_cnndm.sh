@@ -4,12 +4,12 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/see2017_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --data DIR            output of the first command; 50,000 words, including the four special symbols
 #   --out DIR             default: runs/see2017_cnndm in the repository
-#   --rows LIST           of pointer_generator pointer_generator_coverage (default: both; the second begins with the first,
-#                         which is trained if it has not been)
+#   --rows LIST           of pointer_generator pointer_generator_coverage (default: both; the second continues the first,
+#                         which is trained if necessary)
 #   --seeds LIST, --cpu   default: "1", and a GPU
-#   --stages LIST         tokens of documents and of summaries in each stage of the training (default: "50/15 100/25 150/40
+#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15 100/25 150/40
 #                         200/50 250/60 300/80 350/100 400/100")
 #   --stage-steps N       steps of each stage but the last (default: 10000)
 #   --steps N             steps of all stages (default: 230000)
@@ -21,12 +21,12 @@
 #
 # As in the paper and its code: 21,499,600 parameters without the pointer, 1,153 for it and 512 for coverage; Adagrad with rate
 # 0.15 and accumulators from 0.1, gradient norm at most 2, batches of 16; the loss is the mean over summaries of the mean over
-# their words; lengths grow in stages, and a summary that is cut has no end symbol. Coverage is added to the model with the best
-# validation loss of the last stage: its accumulators begin anew, and its loss has weight 1. Beam 4, 35 to 120 words,
-# log-probability divided by length. The paper says only that lengths grow; the schedule is that of Hsu et al. 2018, who train the
-# same model.
-# Deviations: text is that of scripts/prepare_cnndm.sh; a document's end symbol is read and attended to; the best checkpoint is
-# chosen by the validation loss as it is, not by a running average of it; never writes <unk>.
+# their words; lengths grow in stages, and a truncated summary has no end symbol. Coverage is added to the model with the best
+# validation loss of the last stage: the accumulators are reset, and its loss has weight 1. Beam 4, 35 to 120 words,
+# log-probability divided by length. The paper says only that lengths grow; the schedule is from Hsu et al. 2018, who train the same
+# model.
+# Deviations: the text comes from scripts/prepare_cnndm.sh; a document's end symbol is read and attended to; the best checkpoint is
+# chosen by the validation loss itself, not by its running average; never writes <unk>.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

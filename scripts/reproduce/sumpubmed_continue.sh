@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What the continuation features of the copy attention (--pointer-continue) bring on long documents: etads on SumPubMed.
+# Measure the effect of the copy attention's continuation features (--pointer-continue) on long documents: etads on SumPubMed.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000
 #   scripts/reproduce/sumpubmed_continue.sh --data data/sumpubmed [options] [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_sumpubmed.sh made
+#   --data DIR      output of scripts/prepare_sumpubmed.sh
 #   --out DIR       default: runs/sumpubmed_continue in the repository
 #   --steps N       training steps of each model (default: 2600, two epochs)
 #   --seeds LIST    default: "1"
@@ -13,7 +13,7 @@
 #
 # Both systems are etads with a soft pointer, 2+2 layers of width 128, and the settings of scripts/quickstart.sh; one has
 # --pointer-continue. The first 200 words of a document and 100 of a summary, batches of 4,000 tokens; beam 5, 35 to 100
-# words, no trigram twice. Nothing is chosen on the test pairs.
+# words, no trigram twice. No setting is chosen on the test pairs.
 # Can be interrupted and started again. Prints Markdown tables, and tests of the difference (with minus without): by ROUGE and
 # by the likelihood of the references.
 

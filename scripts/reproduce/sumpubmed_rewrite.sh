@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What rewards teach an extractor whose sentences are rewritten: Chen and Bansal's system, small, on long documents.
+# Measure the effect of rewards on an extractor with a rewriter: Chen and Bansal's system, small, on long documents.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_rewrite.sh --data data/sumpubmed [options] [-- options of fairseq-train for all trainings]
 #
-#   --data DIR         what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --data DIR         output of scripts/prepare_sumpubmed.sh, with sentence marks
 #   --out DIR          default: runs/sumpubmed_rewrite in the repository
 #   --rows LIST        of the rows below; default: all
 #   --abstractor-steps N, --extractor-steps N   steps by likelihood and by labels (default: 1000 and 800)
@@ -13,13 +13,13 @@
 #   --cpu              do not use a GPU
 #
 #   ROW                summaries
-#   labels             four sentences by an extractor that labels have taught, each rewritten greedily
-#   rewards            the sentences that it takes after rewards, until it stops, rewritten greedily
-#   rerank             the same sentences with a diverse beam of 5, and of all combinations that which repeats the fewest bigrams
+#   labels             four sentences by an extractor trained on labels, each rewritten greedily
+#   rewards            the sentences that it picks after training with rewards, until it stops, rewritten greedily
+#   rerank             the same sentences with a diverse beam of 5, and the combination that repeats the fewest bigrams
 #
-# As rewrite_cnndm.sh, but for sizes (LSTMs of 128, vectors of 100), fixed numbers of steps, and the first 200 words of a document. The
-# references have 3.6 sentences on average. Can be interrupted and started again. Prints Markdown tables, what the summaries copy and
-# repeat, and paired tests of rewards minus labels and of rerank minus rewards.
+# Like rewrite_cnndm.sh, except for sizes (LSTMs of 128, vectors of 100), fixed numbers of steps, and the first 200 words of a document.
+# The references have 3.6 sentences on average. Can be interrupted and started again. Prints Markdown tables, what the summaries
+# copy and repeat, and paired tests of rewards minus labels and of rerank minus rewards.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

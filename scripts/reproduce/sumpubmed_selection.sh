@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# What content selection brings on long documents: extraction by a tagger of words, and ETADS with and without Bottom-Up's mask.
+# Measure the effect of content selection on long documents: extraction by a word tagger, and ETADS with and without Bottom-Up's mask.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_selection.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summariser]
 #
-#   --data DIR      what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --data DIR      output of scripts/prepare_sumpubmed.sh, with sentence marks
 #   --out DIR       default: runs/sumpubmed_selection in the repository
 #   --rows LIST     of the rows below; default: all
-#   --steps N       training steps of the summariser (default: 2600, two epochs); the tagger has 5/8 of them
+#   --steps N       training steps of the summariser (default: 2600, two epochs); the tagger has 5/8 as many
 #   --seeds LIST    default: "1"
 #   --cpu           do not use a GPU
 #
-#   ROW             what writes the summary
+#   ROW             source of the summary
 #   lead            the first three sentences
-#   oracle          all sentences that raise the recall of the reference, which is known: the labels of extractors
-#   tagger          the three sentences whose words the tagger finds likeliest
+#   oracle          all sentences that raise the recall of the known reference: the labels of extractors
+#   tagger          the three sentences with the tagger's most probable words
 #   summariser      etads with a soft pointer
 #   bottom-up       the same model, copying only words that the tagger has chosen
 #
-# The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, but for --pointer-continue. The first
+# The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, except for --pointer-continue. The first
 # 200 words of a document are read, also for extraction, and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
 # Bottom-Up's threshold and factor are --threshold and --factor. sumpubmed_sentences.sh selects sentences instead of words.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of bottom-up
@@ -38,8 +38,7 @@ tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
 # train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
-    [ -f "$out/labels-words/labels.words.test" ] ||  # the last that is made
-        supervise etads-labels "$prepared" --kind words --truncate-source 200 --subset train valid test --out "$out/labels-words"
+    label_once "$out/labels-words" words "train valid test" --truncate-source 200
     train_selector "$1" "$prepared" "$out/labels-words" --arch word_tagger --truncate-source 200 --num-workers 0 \
         --max-update "$tagger_steps" --best-checkpoint-metric auc --maximize-best-checkpoint-metric --seed "$2"
 }
@@ -51,7 +50,7 @@ train_summariser() {
         --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
 }
 
-# extract RUN [options of etads-extract]: RUN/summaries.txt, unless it is there, of the same data and probabilities.
+# extract RUN [options of etads-extract]: write RUN/summaries.txt, unless it exists and was made from the same data and probabilities.
 extract() {
     local run=$1
     shift

@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# What the selection of sentences brings on long documents: an extractor, and See et al.'s model with one inside, in two forms.
+# Measure the effect of sentence selection on long documents: an extractor, and See et al.'s model with a built-in one, in two forms.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_sentences.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summarisers]
 #
-#   --data DIR         what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --data DIR         output of scripts/prepare_sumpubmed.sh, with sentence marks
 #   --out DIR          default: runs/sumpubmed_sentences in the repository
-#   --rows LIST        of the rows below; default: all. A row that another begins with is trained for it
+#   --rows LIST        of the rows below; default: all. If a row continues another one, that row is trained first
 #   --steps N          training steps of summarisers (default: 2600, two epochs), and 5/16 of them with coverage
 #   --extractor-steps N  steps of the extractor (default: 820, one epoch)
 #   --seeds LIST       default: "1"
 #   --cpu              do not use a GPU
 #
-#   ROW                 what writes the summary
-#   extractor           nobody: the three sentences that the sentence extractor finds likeliest
+#   ROW                 source of the summary
+#   extractor           the sentence extractor's three most probable sentences
 #   plain               See et al.'s model without coverage (pointer_generator)
 #   explicit            the same model with Explicit-Selection: a gate, and sentences selected for each sentence of the summary
-#   coverage            plain, trained on with coverage
-#   unified             plain, trained on with coverage, the extractor's probabilities in its attention and the inconsistency loss
+#   coverage            plain, trained further with coverage
+#   unified             plain, trained further with coverage, the extractor's probabilities in its attention and the inconsistency loss
 #
 # All four summarisers are GRUs of 128 with vectors of 100 and See et al.'s wiring, so that explicit differs from plain, and
-# unified from coverage, in the selection of sentences alone. Adam with rate 1e-3, batches of 20; the extractor has GRUs of 100.
+# unified from coverage, only in the selection of sentences. Adam with rate 1e-3, batches of 20; the extractor has GRUs of 100.
 # The first 200 words of a document are read and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of explicit
-# minus plain and of unified minus coverage, of ROUGE and of the likelihood of the references. The extractor's AUC and F1 are in
+# minus plain and of unified minus coverage, by ROUGE and by the likelihood of the references. The extractor's AUC and F1 are in
 # DIR/extractor-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
@@ -41,8 +41,7 @@ coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
 
 # labels KIND: make sentence labels in OUT/labels-KIND; they depend only on the documents, so all seeds share them.
 labels() {
-    [ -f "$out/labels-$1/labels.sentences.test" ] ||  # the last that is made
-        supervise etads-labels "$prepared" --kind "$1" "${read[@]}" --subset train valid test --out "$out/labels-$1"
+    label_once "$out/labels-$1" "$1" "train valid test" "${read[@]}"
 }
 
 # train_extractor SEED
@@ -63,7 +62,7 @@ train_summariser() {
         --seed "$seed" ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
 }
 
-# train_row ROW SEED: train the row, and first the rows that it starts from.
+# train_row ROW SEED: train the row, after the rows from which it starts.
 train_row() {
     local seed=$2 onwards=(--init-from "$out/plain-$2/checkpoints/checkpoint_best.pt" --coverage-loss 1 --max-update "$coverage_steps")
     case $1 in

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Temporal attention against the plain model on long documents: how often summaries of SumPubMed repeat a bigram.
+# Compare temporal attention with the plain model on long documents: how often summaries of SumPubMed repeat a bigram.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed
 #   scripts/reproduce/sumpubmed_temporal.sh --data data/sumpubmed [options] [-- options of fairseq-train]
 #
-#   --data DIR      what scripts/prepare_sumpubmed.sh made
+#   --data DIR      output of scripts/prepare_sumpubmed.sh
 #   --out DIR       default: runs/sumpubmed_temporal in the repository
 #   --steps N       training steps of each model (default: 20000)
 #   --subset NAME   split to summarise: test (default) or valid
 #   --seeds LIST    default: "1"
-#   --systems LIST  default: "plain temporal"; several calls with the same --out can train one each, side by side
+#   --systems LIST  default: "plain temporal"; several calls with the same --out can each train one at the same time
 #   --cpu           do not use a GPU
 #
 # As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
 # 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
-# number of steps, no word vectors to begin with, unknown words replaced by the most attended ones. Both models are
-# words_lvt2k_temp_att, one with --no-temporal-attention; they differ in nothing else.
+# number of steps, no pretrained word vectors, unknown words replaced by the most attended ones. Both models are
+# words_lvt2k_temp_att, one with --no-temporal-attention; there is no other difference.
 # Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, and the last lines
-# test its difference.
+# test the difference.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

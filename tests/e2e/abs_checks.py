@@ -4,7 +4,7 @@ import json
 
 
 def has_weights(run, features):
-    """Check whether summaries were found with tuned weights of extractive features, or without any."""
+    """Check whether summaries were found with tuned weights of the extractive features, or without any."""
     weights = ""
     if features:
         report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
@@ -15,7 +15,7 @@ def has_weights(run, features):
 
 
 def attention_based(features):
-    """Check scaled word vectors, exact lengths, and that no word is unknown; ``features``: weights were tuned."""
+    """Check scaled word vectors, exact lengths, and the absence of unknown words; ``features``: weights were tuned."""
 
     def check(run):
         for table in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.embed_context"):

@@ -19,7 +19,7 @@ def programs():
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """Directory with text/ and bin/."""
+    """Folder with text/ and bin/."""
     directory = tmp_path_factory.mktemp("corpus")
     text = directory / "text"
     text.mkdir()
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(corpus, tmp_path_factory):
-    """Checkpoint directory of an etads model that has learned the task."""
+    """Checkpoint folder of an etads model that has learned the task."""
     save = tmp_path_factory.mktemp("trained")
     run_command(
         ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]

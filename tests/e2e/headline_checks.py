@@ -7,7 +7,7 @@ from recipe_checks import debian_transformer
 
 
 def with_replacement(check):
-    """Run ``check``, and check that training and decoding are like the others', with unknown words replaced."""
+    """Run ``check``, and check that training and decoding match the other systems', with unknown words replaced."""
 
     def both(run):
         check(run)

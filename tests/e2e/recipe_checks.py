@@ -229,8 +229,8 @@ def nesterovs_gradient(run, rate):
 
 
 def controlled(run):
-    """Check that documents begin with control words, in training with their references'; the best setting is
-    decoded.
+    """Check that documents begin with control words (in training, the ones of their references), and that the best
+    setting is decoded.
     """
     nesterovs_gradient(run, 0.2)
     control = run.folder.parent / "control"

@@ -239,7 +239,7 @@ class Run:
         return self._checkpoint["model"]
 
     def option(self, name: str, part: str = "model") -> Any:
-        """Value of an option with which the model ("model") or the task ("task") was built, or of the training."""
+        """Value of an option of the model ("model"), the task ("task") or the training."""
         return self._checkpoint["cfg"][part][name]
 
     def sums_of_squares(self) -> List[torch.Tensor]:
@@ -296,7 +296,7 @@ class Run:
 
 @dataclass
 class Recipe:
-    """A script of scripts/reproduce/, and the settings for running its rows small.
+    """A script of scripts/reproduce/, with settings for small runs of its rows.
 
     Attributes:
         name: name of the script.
@@ -309,7 +309,7 @@ class Recipe:
         more_of: further options of fairseq-train for some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
-        steps: number of steps of rows that train for another number than requested; 0 for untrained rows.
+        steps: number of steps of rows that do not train for the requested number; 0 for untrained rows.
     """
 
     name: str

@@ -37,7 +37,7 @@ def closed_book(has_it=True, coverage=False, rewards=False):
 
 
 def going_on(rewards=(), closed_book=False, again=False):
-    """pg_coverage with a second decoder; or, after base, with alternating rewards or by likelihood again."""
+    """Check pg_coverage with a second decoder, or continued from base by likelihood or with alternating rewards."""
 
     def check(run):
         recurrent(pointer="soft", coverage=True, words=(12, 12))(run)

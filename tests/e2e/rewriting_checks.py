@@ -6,7 +6,8 @@ import torch
 
 
 def rewritten(rewards, sentences=0, reranked=False):
-    """Labels in order, pairs of sentences, an abstractor of its preset, an extractor trained by labels or by rewards.
+    """Check labels in order, pairs of sentences, an abstractor of its preset, and an extractor trained on labels or by
+    rewards.
 
     Args:
         sentences: number of sentences that the extractor trained by labels selects.

@@ -57,7 +57,9 @@ def bottom_up(selects):
 
 
 def copies_what_the_tagger_chose(run):
-    """Words of the copy tail, which can only be copied, are above the threshold; the tagger was scored."""
+    """Check that words of the copy tail, which can only be copied, are above the threshold, and that the tagger was
+    scored.
+    """
     selects(run.folder.parent / "tagger-1")
     _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
     documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()

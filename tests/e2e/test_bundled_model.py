@@ -84,7 +84,7 @@ def test_wrong_options_are_named(shop):
     for options, words in (
         (["--steps", "x"], "--steps x"),
         (["paper"], "paper: --data or --text is missing"),
-        (["debian", "--data", "d"], "--data d: goes with paper"),
+        (["debian", "--data", "d"], "--data d: has no effect without paper"),
         (["news"], "unknown option news"),
     ):
         refused = shop.run(["scripts/bundled_model.sh", *options], check=False)

@@ -40,7 +40,7 @@ def begun(corpus, tmp_path_factory):
 
 
 def resumed(begun, save):
-    """A folder in which the training can be resumed."""
+    """Folder with a training that can be resumed."""
     save.mkdir()
     (save / "checkpoint_last.pt").write_bytes((begun / "checkpoint_last.pt").read_bytes())
     return save
@@ -48,7 +48,7 @@ def resumed(begun, save):
 
 @pytest.mark.parametrize("option", ["--save-dir", "--restore-file", "--finetune-from-model"])
 def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, begun, permuted, tmp_path):
-    """Such a dictionary used to be accepted; after the next checkpoint, the right data were refused."""
+    """Such a dictionary used to be accepted; after the next checkpoint, the right data was refused."""
     save = resumed(begun, tmp_path / "save") if option == "--save-dir" else tmp_path / "new"
     options = [] if option == "--save-dir" else [option, str(begun / "checkpoint_last.pt")]
     before = (save / "checkpoint_last.pt").read_bytes() if save.exists() else b""
@@ -78,7 +78,7 @@ def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path
     train(corpus / "bin", tmp_path / "save", *options, "--max-update", "2")
     more = ["--initial-accumulator", "0.1", "--lr", "0.5", "--max-update", "3"]
     log = train(corpus / "bin", tmp_path / "save", *options, *more).stdout
-    assert "--initial-accumulator 0.1: has no effect on a training that is resumed; 0.0 stays" in log
+    assert "--initial-accumulator 0.1: has no effect on a resumed training; it remains 0.0" in log
     assert "--lr 0.5: has no effect on a training that is resumed with --lr-scheduler reduce_lr_on_plateau" in log
     assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.001"]
     overrides = re.search(r"--optimizer-overrides \"(.*)\"", log).group(1)

@@ -1,6 +1,6 @@
 """fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse.
 
-Each is started at least once in the way users start it; see command_server.py for the others.
+Each command is started at least once as users start it; command_server.py runs the others.
 """
 
 import os
@@ -60,7 +60,7 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
 
 
 def test_a_document_is_summarised_the_same_in_any_batch(trained, corpus):
-    """The best score is the same. The words are the same, too, unless two summaries are equally good."""
+    """The best score is the same. The words are the same, too, unless two summaries have equal scores."""
     one, other = (
         hypotheses(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
         for options in (["--batch-size", "1"], ["--batch-size", "16", "--left-pad-source"])
@@ -122,7 +122,9 @@ def parameters(save):
 
 
 def test_training_killed_and_started_again_ends_with_the_same_parameters(corpus, tmp_path):
-    """The kill comes in the middle of an epoch, with dropout. The result must be the uninterrupted one, bit for bit."""
+    """The process is killed in the middle of an epoch, with dropout. An uninterrupted training must give the same
+    result, bit for bit.
+    """
     updates = ("--max-update", "45")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run_command(train_command(corpus, whole, *updates), cwd=tmp_path)

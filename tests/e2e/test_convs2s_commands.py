@@ -105,7 +105,7 @@ def test_fairseqs_own_model_trains_and_summarises(data):
 
 
 def test_an_exported_model_obeys_control_words_before_new_text(data):
-    """It reads control words as words."""
+    """It reads control words as ordinary words."""
     run_command(["etads-export", "run", "model", "--checkpoint", "run/checkpoints/checkpoint_last.pt"], cwd=data)
     line = (data / "text/test.source").read_text(encoding="utf-8").splitlines()[0]
     given = "".join(f"{word}{line}\n" for word in ("lengthbin1 ", "lengthbin3 "))

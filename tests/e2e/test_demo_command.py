@@ -46,7 +46,7 @@ def summarizer(folder):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    """URL of a running page. After the tests Ctrl-C ends it; it must not have printed any text of documents."""
+    """URL of a running page. After the tests, Ctrl-C ends it; it must not have printed any text of documents."""
     command = [COMMAND, str(folder), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -41,7 +41,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray, which is no part of [dev]: 70 MB")
 def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
-    """Two workers on a cluster of this machine; one kills itself while it has a batch."""
+    """Two workers run on a local cluster; one kills itself while it has a batch."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "in").mkdir()
@@ -94,14 +94,12 @@ def jobs():
 
 
 def check_options(program, words, folder):
-    """Options exist: fairseq-train, which does not list all in its help, gets as far as the missing data; others list
-    them.
-    """
+    """Options exist: others list them; fairseq-train, with an incomplete help, gets as far as the missing data."""
     if program == "fairseq-train":
         result = run_command(
             [program, "nowhere", *words, "--cpu", "--distributed-world-size", "1"], folder, check=False
         )
-        assert 'the data directory (DATA) "nowhere" does not exist' in result.stdout, result.stdout[-2000:]
+        assert 'the data folder (DATA) "nowhere" does not exist' in result.stdout, result.stdout[-2000:]
         return
     script = str(ROOT / program) if "/" in program else program
     given = {word for word in words if re.fullmatch(r"--[a-z][\w-]*", word)}
@@ -128,7 +126,7 @@ def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
 
 
 def test_each_task_of_an_array_has_its_share():
-    """There are as many shares as tasks, in Slurm's arrays and in Kubernetes' indexed jobs."""
+    """There are as many shards as tasks, in Slurm's arrays and in Kubernetes' indexed jobs."""
     for path in EXAMPLES.glob("slurm/*.sbatch"):
         tasks = re.search(r"--array=1-(\d+)", path.read_text())
         assert (tasks is not None) == ("ARRAY_TASK_ID" in path.read_text())

@@ -16,7 +16,7 @@ TRAIN += ["--cpu", "--no-epoch-checkpoints", "--disable-validation", "--seed", s
 
 
 def train(corpus, save, updates, *options):
-    """Returns the log and the parameters."""
+    """Continue the training; returns the log and the parameters."""
     command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "entail_s2s", *SIZES, *TRAIN, *options]
     command += ["--save-dir", str(save), "--max-update", str(updates)]
     output = run_command(command, cwd=corpus).stdout
@@ -37,7 +37,9 @@ def pairs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def beside(corpus, pairs, tmp_path_factory):
-    """13 updates, the tenth ends an epoch; three on pairs follow every fourth one. Without and with an interruption."""
+    """13 updates, the tenth ends an epoch; three on pairs follow every fourth one. Results without and with an
+    interruption.
+    """
     folder = tmp_path_factory.mktemp("beside")
     options = ["--auxiliary-task", "entailment", "--auxiliary-data", str(pairs), "--auxiliary-every", "4:3"]
     options += ["--auxiliary-words", "spaces", "--auxiliary-batch-size", "16"]

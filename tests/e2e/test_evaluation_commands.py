@@ -27,7 +27,9 @@ def test_the_script_scores_compares_and_analyses(tmp_path):
 
 
 def test_the_script_takes_any_name_and_leaves_no_file_beside_the_summaries(tmp_path):
-    """Sentence marks are not words, and a user's file with the same name as the first words is left alone."""
+    """Sentence marks are not scored as words, and a user's file that has the name of the file of first words is not
+    overwritten.
+    """
     texts = {
         "source": ["a <q> b c . <q> d"],
         "target": ["a b c"],

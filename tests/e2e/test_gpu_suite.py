@@ -47,6 +47,9 @@ def test_all_tests_of_gpus_pass_on_the_pretended_one(tmp_path):
 
 def test_without_a_gpu_the_script_says_what_can_be_done(tmp_path):
     result = check("--out", str(tmp_path / "report.json"))
-    assert result.returncode == 2 and "torch finds no GPU here; --pretended tries the check itself" in result.stdout
+    assert (
+        result.returncode == 2
+        and "torch finds no GPU here; --pretended tests this script on a simulated GPU" in result.stdout
+    )
     assert not (tmp_path / "report.json").exists()
     assert check("--nothing").returncode == 2

@@ -20,13 +20,13 @@ SIZES += ["--encoder-attention-heads", "2", "--decoder-attention-heads", "2", "-
 TRAIN = [str(SCRIPTS / "train.sh"), "--recipe", "paper", "--max-update", str(UPDATES), "--max-tokens", "100", "--cpu"]
 OPTIONS = ["--", *SIZES, "--log-interval", "1", "--save-interval-updates", str(SAVED_AT)]
 MARK = "ETADS_TEST_MARK"
-SAID_WHO = r"it is being written now \(\w+\.py, process (\d+) on "
+SAID_WHO = r"is being written at the moment \(\w+\.py, process (\d+) on "
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes by Linux's /proc")
 
 
 class Script:
-    """A script that is started as users start it, and all processes that it starts."""
+    """A script started as users start it, with all the processes that it starts."""
 
     def __init__(self, command, folder):
         self.mark, self.said = uuid.uuid4().hex, folder / "said"
@@ -66,10 +66,10 @@ class Script:
         return self.wait_until(lambda: next((n for n, line in self.processes().items() if name in line), None))
 
     def kill(self, stopped=None):
-        """Kill the script, and only it; all others end.
+        """Kill only the script, and check that all other processes end.
 
         Args:
-            stopped: a process that was stopped; it continues when it has been asked to end.
+            stopped: a paused process; it continues after it has been asked to end.
         """
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -81,7 +81,7 @@ class Script:
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a script in the test's folder; at the end of the test, none of its processes is left."""
+    """Start a script in the test's folder, and check at the end of the test that none of its processes is left."""
     scripts = []
 
     def start(command):
@@ -167,7 +167,7 @@ def test_a_killed_training_ends_and_the_next_run_makes_the_same(stage, start, pl
     with_another_seed = train(place, run, "--seed", "2", check=False)
     if stage == "in training":
         assert with_another_seed.returncode == 2
-        assert f"--seed 2: {run} holds a training with --seed 1" in with_another_seed.stdout
+        assert f"--seed 2: {run} contains a training with --seed 1" in with_another_seed.stdout
         train(place, run)
         assert is_same(run, place / "run")
         assert train(place, run, "--seed", "2", check=False).returncode == 2

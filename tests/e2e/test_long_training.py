@@ -18,7 +18,7 @@ TINY = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in
 
 
 def document(number):
-    """A long document and its summary, which is the content of one sentence far from its beginning."""
+    """A long document, and its summary: the content of one sentence far from its beginning."""
     draw = random.Random(number)
     topic, other = draw.sample(TOPICS, 2)
     sentences = [" ".join(draw.choices(FILL, k=draw.randint(6, 10))).capitalize() + "." for _ in range(SENTENCES)]
@@ -35,7 +35,7 @@ def train(folder, *options, check=True):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with mine.jsonl and the run trained on it, and what train.sh said."""
+    """A folder with mine.jsonl and the run trained on it, and the output of train.sh."""
     folder = tmp_path_factory.mktemp("long")
     pairs = (dict(zip(("document", "summary"), document(number))) for number in range(130))
     (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
@@ -48,7 +48,7 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     assert 235 <= words <= 250
     assert "up to 60 words (--words)" in said
     exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
-    assert "with the extractor of this run, run/shortened/extractor" in exported
+    assert "including the extractor of this run, run/shortened/extractor" in exported
     assert "at most; the first" in (folder / "model" / "README.md").read_text()
     texts = {f"{number}.txt": document(number) for number in range(1000, 1010)}
     (folder / "new").mkdir()
@@ -63,6 +63,7 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
         assert sum(len(sentence["text"].split()) for sentence in picked["sentences"]) <= 60
         best = max(picked["sentences"], key=lambda sentence: sentence["probability"])
         found += best["text"].endswith(f"that {texts[Path(record['document']).name][1]}")
+        assert record["chosen"] and {one["source"] for one in record["chosen"]} <= {"document", "model"}
     assert found >= 9, "the extractor has learned which sentence is in the summary, wherever it stands"
 
 
@@ -98,9 +99,11 @@ def test_generate_with_a_content_model_writes_summaries_of_the_test_split(traine
     folder, _ = trained
     extractor = "run/shortened/extractor"
     command = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--output", "chosen.txt", "--content", extractor]
+    model = folder / extractor / "content.npz"
+    hidden = model.rename(folder / "content.npz")
     refused = run_command([*command, "--cpu"], cwd=folder, check=False)
     assert refused.returncode == 2 and "it has no content.npz; etads-content makes it" in refused.stdout
-    run_command(["etads-content", extractor], cwd=folder)
+    hidden.rename(model)
     run_command([*command, "--cpu"], cwd=folder)
     summaries = (folder / "chosen.txt").read_text().splitlines()
     documents = (folder / "run" / "text" / "test.source").read_text().splitlines()

@@ -23,7 +23,7 @@ RECURRENT += ["--log-format", "simple", *TRAIN]
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
-    """Two data directories with one dictionary, as --task summarization takes them: a:b, alternating by epoch."""
+    """Two data folders with one dictionary, as --task summarization takes them: a:b, alternating by epoch."""
     folder = tmp_path_factory.mktemp("parts")
     for number, name in enumerate("ab"):
         (folder / name).mkdir()
@@ -58,7 +58,7 @@ def check_same(found, expected, folder):
 def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options, backend, parts, tmp_path):
     """Two folders of data: an odd number of batches leaves the second worker without one at the end of an epoch.
 
-    With two batches in an update the empty one may follow another, which fairseq did not count either.
+    With two batches per update, the empty one may follow another, which fairseq did not count either.
     """
 
     def train(save, *more, times=1):
@@ -86,7 +86,7 @@ def test_two_workers_move_the_same_rows_of_word_vectors_as_one(parts, tmp_path):
 
 @pytest.mark.parametrize("first, then", [((2, 1), (1, 2)), ((1, 2), (2, 1)), ((1, 1), (2, 1))])
 def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, then, parts, tmp_path):
-    """fairseq read batches twice, or had none left ("please report this to the fairseq developers")."""
+    """fairseq read some batches twice, or ran out of them ("please report this to the fairseq developers")."""
 
     def train(save, *more):
         options = [*RECURRENT, "--log-interval", "1", "--save-interval-updates", "1", "--keep-interval-updates", "1"]
@@ -106,7 +106,7 @@ def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, th
 
 
 def test_torchrun_starts_workers_on_cpus(parts, tmp_path):
-    """fairseq treats each as the only worker, or divides by the number of GPUs."""
+    """fairseq treats each process as the only worker, or divides by the number of GPUs."""
     train = command(parts, tmp_path / "two", *POINTER, "--max-epoch", "2")
     program = Path(environment(anew=True)["PATH"].split(os.pathsep)[0]) / train[0]
     run_command(["torchrun", "--nproc_per_node", "2", str(program), *train[1:]], cwd=tmp_path, anew=True)
@@ -171,7 +171,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
             ["--ddp-backend", "fully_sharded", "--update-freq", "2"],
             "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch",
         ),
-        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 on are more"),
+        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 exceed this"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(options, message, parts, tmp_path):

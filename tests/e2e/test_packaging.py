@@ -72,7 +72,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
 
 
 def test_a_wheel_is_all_that_a_user_needs(wheel, tmp_path):
-    """Other tests run the sources; this one reads pages, samples and the bundled model from an unpacked wheel."""
+    """Other tests run from the sources; this one reads pages, samples and the bundled model from an unpacked wheel."""
     zipfile.ZipFile(wheel[1]).extractall(tmp_path / "installed")
     (entry_points,) = tmp_path.glob("installed/*.dist-info/entry_points.txt")
     commands = re.findall(r"^[\w-]+ = ([\w.]+):(\w+)$", entry_points.read_text(), re.MULTILINE)
@@ -205,7 +205,7 @@ def is_module(name):
 
 
 def test_the_changelog_says_where_modules_are():
-    """An entry per version in which a module has moved; they are followed one after another."""
+    """The table has an entry for each version in which a module moved; entries are followed one after another."""
     unreleased, *released = re.split(
         r"^## \[\d", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
@@ -301,4 +301,4 @@ def test_only_what_is_committed_is_released(repository, tmp_path):
     script = repository()
     (script.parents[1] / "forgotten.py").write_text("")
     result = run_command([str(script), "--check"], cwd=tmp_path, check=False)
-    assert result.returncode == 2 and "not committed" in result.stdout
+    assert result.returncode == 2 and "uncommitted" in result.stdout

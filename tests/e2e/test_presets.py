@@ -77,7 +77,7 @@ def test_shared_layers_survive_half_precision_resuming_and_averaging(data, tmp_p
 
 
 def test_two_workers_go_on_with_shared_layers(data, tmp_path):
-    """A worker that had not loaded the checkpoint would wait for the other; new checkpoints hold shared weights
+    """A worker that had not loaded the checkpoint would wait for the other; new checkpoints store shared weights
     once.
     """
     arguments = (train, data / "separate", tmp_path, "gated_es_transformer", "--disable-validation", "--max-update")

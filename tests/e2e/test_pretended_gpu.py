@@ -68,7 +68,7 @@ def parameters(save):
 
 
 def check_training(log, save, name):
-    """One worker trains, the loss falls, and parameters have the dtype but are saved in float32."""
+    """One worker trains, the loss falls, and parameters have the requested dtype but are saved in float32."""
     assert "training on 1 devices" in log, "there was a worker for each GPU"
     first, last = valid_losses(log)
     assert last < 0.9 * first
@@ -79,9 +79,7 @@ def check_training(log, save, name):
 
 @pytest.fixture(scope="module")
 def without_gpu(corpus, tmp_path_factory):
-    """Folder and validation losses of a training in float32 on a machine without GPUs, run before ``machine``
-    exists.
-    """
+    """Folder and validation losses of a float32 training without GPUs, run before ``machine`` exists."""
     save = tmp_path_factory.mktemp("without") / "run"
     return save, valid_losses(train(corpus / "bin", save, "--cpu", *WHOLE))
 
@@ -104,7 +102,7 @@ def test_with_cpu_the_gpus_are_left_alone(name, without_gpu, machine, corpus, tm
     assert valid_losses(log) == pytest.approx(losses, rel=0.01)
     if FORMATS[name] is torch.float32:
         assert all(torch.equal(values, expected[key]) for key, values in parameters(tmp_path / "run").items())
-    assert ("--amp: on CPUs this trains in float32" in log) == (name == "amp")
+    assert ("--amp: training on CPUs uses float32" in log) == (name == "amp")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -118,7 +116,7 @@ def test_training_on_a_gpu(name, without_gpu, machine, corpus, tmp_path):
 
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 def test_a_training_continues_on_another_device(name, without_gpu, machine, corpus, tmp_path):
-    """The optimiser's state has the same form on both."""
+    """The optimiser's state has the same form in both."""
     data, save = corpus / "bin", tmp_path / "run"
     devices = ["--cpu"], ["--distributed-world-size", "1"]
     train(data, save, *devices[name == "bf16"], *number_format(name), *HALF)

@@ -406,7 +406,7 @@ def test_a_row_runs_and_its_mechanism_acts(recipe, row, shop):
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
-    """Called again without a selection of rows, a recipe only prints its table, with all its rows."""
+    """Called again without a selection of rows, a recipe only prints its table with all its rows."""
     for row in recipe.rows:
         recipe.run(shop, row)
     one_at_a_time = recipe.option == "--row" or recipe.more_of
@@ -421,7 +421,7 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_what_does_not_exist_is_refused_in_words(recipe, shop):
-    """The rows that can be chosen are the ones tested here."""
+    """The tests cover all rows that can be selected."""
     refused = shop.run(
         [*recipe.command(shop, ""), recipe.option, "nonesuch"] if not recipe.more else recipe.command(shop, "nonesuch"),
         check=False,

@@ -48,7 +48,7 @@ def wait_for(path, text):
 
 @pytest.mark.parametrize("number, watched", [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, whole, tmp_path, number, watched):
-    """Otherwise all of the training would be lost, although the script says that the same command continues it."""
+    """Otherwise the whole training would be lost, although the script says that the same command continues it."""
     options = ("--max-epoch", "100000", "--disable-validation", "--data-buffer-size", "1")
     command, log = train_command(corpus, tmp_path, *options), tmp_path / "log"
     with open(tmp_path / "said", "w") as said:
@@ -81,7 +81,7 @@ def validated(output):
 
 
 def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart(corpus, tmp_path):
-    """With a learning rate of 0, no validation after the first one is better."""
+    """With a learning rate of 0, no validation is better than the first one."""
     options = ["--lr", "0", "--save-interval-updates", "1", "--validate-interval-updates", "4", "--patience", "3"]
     options += ["--validate-interval", "99"]
     first = run_command(train_command(corpus, tmp_path, *options, "--max-update", "8"), cwd=tmp_path).stdout

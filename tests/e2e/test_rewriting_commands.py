@@ -66,4 +66,4 @@ def test_summaries_are_written_and_wrong_checkpoints_refused(work):
     lines = (work / "out.txt").read_text().splitlines()
     assert len(lines) == 20 and all(line and len(line.split("<q>")) <= 3 for line in lines)
     refused = run_command(["etads-select", "whole"], cwd=work, check=False)
-    assert refused.returncode == 2 and "etads-rewrite takes an extractor" in refused.stdout
+    assert refused.returncode == 2 and "use etads-rewrite for an extractor" in refused.stdout

@@ -58,20 +58,26 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
             ["train.sh", "--text", "a", "--out", "b", "--tokens", "letters"],
             ["letters", "bpe sentencepiece word"],
         ),
-        (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a directory']),
+        (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a folder']),
         (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),
         (["train.sh", "--text"], ["--text needs a value"]),
-        (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: nothing prepared there"]),
+        (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: no prepared data there"]),
         (["generate.sh", "--run", "nowhere", "--output", "x"], ["--run nowhere: no prepared data"]),
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
         (["evaluate.sh", "--summaries", "x", "--references", "x", "--lead", "8"], ["--lead 8: needs --documents"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--tokens", "bpe"], ["--tokens bpe: goes with --text"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--size", "9", "--keep-case"], ["--size 9: goes with --text"]),
-        (["train.sh", "--prepared", "a", "--out", "b", "--keep-case"], ["--keep-case: goes with --text"]),
+        (
+            ["train.sh", "--prepared", "a", "--out", "b", "--tokens", "bpe"],
+            ["--tokens bpe: has no effect without --text"],
+        ),
+        (
+            ["train.sh", "--prepared", "a", "--out", "b", "--size", "9", "--keep-case"],
+            ["--size 9: has no effect without --text"],
+        ),
+        (["train.sh", "--prepared", "a", "--out", "b", "--keep-case"], ["--keep-case: has no effect without --text"]),
         (
             ["generate.sh", "--run", "x", "--output", "x", "--input", "y", "--subset", "train"],
-            ["--subset train: goes without --input"],
+            ["--subset train: cannot be combined with --input"],
         ),
         (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
         (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
@@ -155,6 +161,7 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
     assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
     assert "WARNING" not in first, "nothing was cut short"
+    assert re.search(rf"^== next, .*: \S*etads-export {out} model && \S*etads-summarize model ", first, re.MULTILINE)
     assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
     assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 2, "said for both summaries"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
@@ -166,7 +173,7 @@ def check_model_folder(run, tmp_path):
     """The run's folder gives the run's summaries, also after a kill in the middle."""
     said = run_command(["etads-export", str(run), "model"], cwd=tmp_path).stdout
     assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
-    assert "by the training summaries, summaries are written with --min-len 4 --max-len 15 --no-repeat-ngram" in said
+    assert "default lengths, from the training summaries: --min-len 4 --max-len 15 --no-repeat-ngram" in said
     assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
     documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
@@ -233,7 +240,7 @@ def check_new_documents(run, tmp_path):
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
-    """Otherwise a second run would train into the same directory at the same time."""
+    """Otherwise, a second run would train in the same folder at the same time."""
     child = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     script = f'source "{SCRIPTS}/common.sh"; supervise {sys.executable} -c "{child}"'
     process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path)
@@ -256,7 +263,7 @@ def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     ],
 )
 def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, said, tmp_path):
-    """With 8,000 warm-up steps, a training of 30 would silently end untrained."""
+    """With 8,000 warm-up steps, a training of 30 steps would silently end untrained."""
     result = train_by(tmp_path, 'echo "$@" > arguments', *options)
     assert result.returncode == 0
     arguments = (tmp_path / "arguments").read_text().split()
@@ -266,7 +273,7 @@ def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, sai
 
 
 def train_by(tmp_path, code, *options):
-    """Run train.sh with ``code``, lines of a shell, in place of fairseq-train."""
+    """Run train.sh with ``code``, shell lines, in place of fairseq-train."""
     (tmp_path / "prepared" / "bin").mkdir(parents=True, exist_ok=True)
     (tmp_path / "prepared" / "bin" / "complete").touch()
     stand_in = tmp_path / "fairseq-train"

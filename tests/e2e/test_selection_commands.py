@@ -128,7 +128,7 @@ def test_selected_sentences_are_summaries(work, selectors):
 
 
 def test_a_pointer_copies_what_is_selected(work, selectors):
-    """A summariser that hardly knows which sentence to keep writes no word of another one."""
+    """A summariser that is unsure which sentence to keep writes no word of another one."""
     run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
     options = ["--pointer", "soft", "--dropout", "0", "--lr", "2e-3", "--max-update", "60", "--save-dir", "summariser"]
     run_command(
@@ -166,11 +166,11 @@ def test_an_extractor_and_an_abstracter_are_trained_together(work, selectors):
     sizes = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--attention-dim", "16", "--readout-dim", "16"]
     command = ["fairseq-train", "bin", *PLUGIN, *sizes, *TRAIN, "--criterion", "summarization_nll"]
     command += ["--coverage-loss", "1", "--length-normalised", "--no-paper-init"]
-    abstracter = ["--arch", "pointer_generator_coverage", "--save-dir", "abstracter", "--max-update", "5"]
-    run_command([*command, *abstracter], cwd=work)
+    abstractor = ["--arch", "pointer_generator_coverage", "--save-dir", "abstractor", "--max-update", "5"]
+    run_command([*command, *abstractor], cwd=work)
     command += ["--arch", "unified_summarizer", "--save-dir", "together/checkpoints", "--inconsistency-loss", "1"]
     command += ["--extractor-embed-dim", "16", "--extractor-hidden-size", "16", "--extraction-loss", "5"]
-    command += ["--init-from", "abstracter/checkpoint_last.pt"]
+    command += ["--init-from", "abstractor/checkpoint_last.pt"]
     command += ["--extractor", "sentence_extractor/checkpoints/checkpoint_last.pt", "--max-update"]
     first = run_command([*command, "30"], cwd=work).stdout
     assert len(re.findall(r"--(?:init-from|extractor) \S+: loaded [\d,]+ of", first)) == 2

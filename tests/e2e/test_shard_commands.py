@@ -59,7 +59,7 @@ def lines(path):
 
 
 def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
-    """Under torchrun's variables; an existing share is not made again, and one with other options is not used."""
+    """Under torchrun's variables, an existing shard is not made again, and one with other options is not used."""
     generate(run, tmp_path, "whole")
     assert len(set(lines(tmp_path / "whole"))) > 3, "all summaries are alike: the test shows little"
     said = generate(run, tmp_path, "out", "--shard", "3/3")
@@ -71,7 +71,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
     shares = [tmp_path / "out.shards" / f"{number}-of-3.jsonl" for number in (1, 2, 3)]
     before = [share.stat().st_mtime_ns for share in shares]
     said = generate(run, tmp_path, "out", RANK="1", **launched)
-    assert "shard 2/3 is there already" in said
+    assert "shard 2/3 exists already" in said
     generate(run, tmp_path, "out", RANK="0", **launched)
     assert [share.stat().st_mtime_ns == time for share, time in zip(shares, before)] == [False, True, True]
     assert lines(tmp_path / "out") == lines(tmp_path / "whole")
@@ -85,7 +85,7 @@ def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
 
 
 def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
-    """There are more shares than documents, and one document is empty."""
+    """There are more shards than documents, and one document is empty."""
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["w1 w2 w3", ""])]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, records)))
     options = ["--input", "new.jsonl"]
@@ -132,7 +132,8 @@ def fairseq_generate(run, *options, anew=False, **variables):
 
 
 def test_fairseq_generate_divides_the_documents(run, tmp_path):
-    """It does so with --num-shards and under torchrun, even with more processes than batches."""
+    """fairseq-generate divides its documents with --num-shards and under torchrun, even with more processes than
+    batches."""
     whole = hypotheses(fairseq_generate(run))
     shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
     assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)
@@ -152,4 +153,4 @@ def test_shards_that_would_be_ignored_are_refused(run):
     command = ["fairseq-validate", str(run / "prepared" / "bin"), *PLUGIN, "--cpu", "--num-shards", "2"]
     command += ["--path", str(run / "checkpoints" / "checkpoint_last.pt")]
     output = run_command(command, cwd=run, check=False).stdout
-    assert "--num-shards 2: fairseq-validate does not divide its work by this" in output.rstrip().splitlines()[-1]
+    assert "--num-shards 2: fairseq-validate ignores it" in output.rstrip().splitlines()[-1]

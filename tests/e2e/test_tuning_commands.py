@@ -39,7 +39,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     made = whole.count(b"\n") - 1
     assert 2 <= made < TRIALS, f"killed too late to show anything: {made} trials"
     again = run_command([*COMMAND, str(TRIALS), "--out", "killed"], cwd=tmp_path).stdout
-    assert f"{made} trials are there already" in again and again.count("== trial ") == TRIALS - made
+    assert f"{made} trials exist already" in again and again.count("== trial ") == TRIALS - made
     assert trials.read_bytes().startswith(whole)
     undisturbed = run_command([*COMMAND, str(TRIALS), "--out", "undisturbed"], cwd=tmp_path).stdout
     tables = [(tmp_path / name / "trials.csv").read_text() for name in ("killed", "undisturbed")]

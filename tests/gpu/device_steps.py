@@ -204,7 +204,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
 
 
 def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):
-    """A batch of three pairs, with labels for models that select; the first document has two sentences or more."""
+    """A batch of three pairs, with labels for selectors; the first document has at least two sentences."""
     sample = make_sample(model, documents, summaries)
     tokens = sample["net_input"]["src_tokens"]
     if arch == "pointer_extractor":

@@ -114,7 +114,7 @@ def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked, record_prop
 
 @pytest.mark.skipif(PRETENDED, reason="it has no memory of its own")
 def test_very_long_documents_fit():
-    """Form "blocks": the bias of 8,192 tokens and 8 heads at once would take 2 GiB, and its gradient as much."""
+    """Form "blocks": all the bias for 8,192 tokens and 8 heads would take 2 GiB, and its gradient as much."""
     inputs = [torch.randn(1, 8, 8192, 64, device="cuda", requires_grad=True) for _ in range(3)]
     inputs += [torch.full((1, 8, 8192), 100.0, device="cuda", requires_grad=True) for _ in range(2)]
     torch.cuda.reset_peak_memory_stats()

@@ -129,7 +129,7 @@ def unwrap(x):
 
 
 def each(function, x):
-    """A copy of nested lists, tuples and dictionaries with the function of everything inside; quicker than torch's."""
+    """Copy nested lists, tuples and dictionaries, and apply a function to everything inside; quicker than torch's."""
     kind = type(x)
     if kind is list or kind is tuple:
         return kind([each(function, part) for part in x])

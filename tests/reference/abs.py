@@ -59,7 +59,7 @@ def extractive_features(
 def released_features(document: Sequence[int], before: Sequence[int], word: int) -> List[int]:
     """:func:`extractive_features` from the tables that the authors' code fills while it reads the document.
 
-    Its history has four words, ending with the previous one; n-grams are made from the third and the second.
+    The code's history has four words, ending with the previous one; n-grams are made from the third and the second.
     """
     history: List[Optional[int]] = [None] * 4
     bigrams, trigrams, ordered, unordered = set(), set(), set(), set()

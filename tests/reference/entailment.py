@@ -50,7 +50,7 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
 
 
 def edit_distances(length: int, words: int, temperature: float) -> List[float]:
-    """Compute q(e) for e = 0 ... L slowly, by enumerating all texts of L of the V words.
+    """Compute q(e) for e = 0 ... Compute the loss slowly, by enumerating all texts of L of the V words.
 
     A text at distance e from the reference has the weight ((V-1) exp(1))^(-e/τ), and q(e) is the share of all texts at
     that distance.

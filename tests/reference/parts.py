@@ -15,7 +15,9 @@ def softmax_row(scores: List[Tensor]) -> List[Tensor]:
 
 
 def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:
-    """A document's ids with its own words numbered from ``known`` on by first occurrence, and those words."""
+    """Ids of a document, with its own words numbered from ``known`` by first occurrence, and the list of these
+    words.
+    """
     own: List[int] = []
     extended = []
     for word in document:

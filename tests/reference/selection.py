@@ -1,4 +1,4 @@
-"""Content selection: labels, selectors, and summaries of the selection. Every possibility is tried."""
+"""Content selection: labels, selectors, and decoding with a selection. These oracles try every possibility."""
 
 import math
 
@@ -9,7 +9,7 @@ from .recurrent import gru_step
 
 
 def copy_labels(x, y):
-    """COMPARED: longest match first, the first occurrence only; Gehrmann et al. 2018, section 3."""
+    """Copied words: longest match first, and only the first occurrence (Gehrmann et al. 2018, section 3)."""
     i, seen, z = 0, [], [0] * len(x)
     while i < len(x):
         n = max([n for n in range(1, len(x) - i + 1) if is_run(x[i : i + n], y)], default=0)
@@ -25,7 +25,7 @@ def copy_labels(x, y):
 
 
 def match_sentences(document, summary):
-    """Chen and Bansal 2018: the arg max of ROUGE-L recall among the sentences that are left."""
+    """Chen and Bansal 2018: the arg max of ROUGE-L recall among the remaining sentences."""
     free, found = [j for j in range(len(document)) if document[j]], []
     for reference in summary:
         if free:
@@ -36,7 +36,7 @@ def match_sentences(document, summary):
 
 
 def greedy_extract(document, summary, recall):
-    """Hsu et al. 2018; ``recall(sentences, summary)`` is the summary-level ROUGE-L recall, of another program."""
+    """Hsu et al. 2018; ``recall(sentences, summary)`` is the summary-level ROUGE-L recall of another program."""
     numbers = [j for j in range(len(document)) if document[j]]
     order = sorted(numbers, key=lambda j: (-recall([document[j]], summary), j))
     best, kept = 0, []

@@ -13,15 +13,27 @@ from .trials import Torture
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/torture.sh", description=__doc__)
     add = parser.add_argument
-    add("--seed", type=int, default=1, help="of corpus, moments and places (default: %(default)s)")
-    add("--kills", type=int, default=50, help="moments at which each command is killed (default: %(default)s)")
-    add("--places", type=int, default=3, help="places of each file that are damaged in each way (default: %(default)s)")
-    add("--moments", type=int, default=12, help="moments at which files vanish or change (default: %(default)s)")
-    add("--sample", type=int, help="only so many trials of each kind of fault, drawn at random")
-    add("--jobs", type=int, default=2, help="trials at a time (default: %(default)s)")
-    add("--only", nargs="+", choices=sorted(trials.GROUPS), default=list(trials.GROUPS), help="some of the faults")
+    add("--seed", type=int, default=1, help="random seed of corpus, moments and places (default: %(default)s)")
+    add(
+        "--kills", type=int, default=50, help="number of moments at which each command is killed (default: %(default)s)"
+    )
+    add(
+        "--places",
+        type=int,
+        default=3,
+        help="number of places of each file that are damaged in each way (default: %(default)s)",
+    )
+    add(
+        "--moments",
+        type=int,
+        default=12,
+        help="number of moments at which files vanish or change (default: %(default)s)",
+    )
+    add("--sample", type=int, help="maximum number of trials of each kind of fault, drawn at random")
+    add("--jobs", type=int, default=2, help="number of trials at a time (default: %(default)s)")
+    add("--only", nargs="+", choices=sorted(trials.GROUPS), default=list(trials.GROUPS), help="kinds of faults to try")
     add("--commands", nargs="+", metavar="NAME", help="only these commands")
-    add("--out", type=Path, help="where to work (default: a temporary folder)")
+    add("--out", type=Path, help="working folder (default: a temporary folder)")
     return parser
 
 

@@ -77,7 +77,7 @@ def unmount(folder: Path) -> None:
 
 
 def can_mount(folder: Path) -> bool:
-    """Tell whether this process may mount file systems; tries it on an empty folder."""
+    """Tell whether this process may mount file systems, by trying it on an empty folder."""
     try:
         limit_space(folder, PAGE)
         unmount(folder)

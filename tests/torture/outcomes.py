@@ -38,7 +38,9 @@ class Table:
     refusals: Dict[str, str] = field(default_factory=dict)
 
     def add(self, fault: str, command: str, what: str, where: str, run: Run, may_refuse: bool = True) -> None:
-        """Count an outcome; ``where`` identifies the trial. Without ``may_refuse`` a refusal is a fault, too."""
+        """Count an outcome; ``where`` identifies the trial. Without ``may_refuse``, a refusal also counts as a
+        fault.
+        """
         self.counts.setdefault((fault, command), Counter())[what] += 1
         if what in FAULTS or (what == REFUSED and not may_refuse):
             said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]

@@ -29,12 +29,12 @@ class Stage:
 
     Attributes:
         command: its words; paths are relative to the folder.
-        inputs: files that its predecessors made and it reads.
+        inputs: files made by earlier stages that it reads.
         makes: files and folders with its result.
-        digest: checkpoints, which are compared by parameters and state; their bytes hold times.
+        digest: checkpoints, which are compared by parameters and state because their bytes contain times.
         compares_shown: its output belongs to the result.
-        only_damaged: only damage to its files is tested, not kills and other faults, because it consists of other
-            stages' commands.
+        only_damaged: it is tested only with damaged files, not with kills and other faults, because it consists of
+            other stages' commands.
     """
 
     name: str

@@ -30,12 +30,14 @@ OVER_INPUTS: List[List[str]] = [
     ["etads-corpus", "parallel", "--train", "text/train.source", "text/train.target", "--out", "text", "--force"],
 ]
 """Commands with an output that is also an input, in the state after all stages; link.tsv links to the summaries."""
-SAID = ("is also read", "is also TEXT", "which is an input")
+SAID = ("is also read", "is the same folder as TEXT", "which is also an input")
 """Parts of the refusals of such commands."""
 
 
 def two_at_once(torture: Any) -> Iterator[Callable[[Path], None]]:
-    """A command is started twice at the same time: one makes the result, and the other is refused or finds it."""
+    """A command is started twice at the same time: one process makes the result, and the other is refused or finds
+    it.
+    """
     for stage in torture.chosen():
         for number in range(max(1, torture.options.moments // 4)):
             yield _two_at_once_trial(torture, stage, number)

@@ -103,7 +103,7 @@ class Torture:
             self._free.put(trial)
 
     def run_undisturbed(self) -> None:
-        """Run all stages twice, for the states between them and the results, which must be equal."""
+        """Run all stages twice, to get the states between them and the results, which must be equal."""
         trial = self.place.folders[0]
         self.place.restore(trial, None)
         write_raw(trial, self.options.seed)
@@ -127,7 +127,7 @@ class Torture:
         shutil.copytree(trial, self.states[name], ignore=ignore)
 
     def chosen(self, damaged: bool = False) -> List[Stage]:
-        """Requested stages; with ``damaged`` also the ones that are only for damaged files."""
+        """Requested stages; with ``damaged``, also stages that are only for damaged files."""
         names = self.options.commands or self.stages
         return [stage for name, stage in self.stages.items() if name in names and (damaged or not stage.only_damaged)]
 
@@ -145,7 +145,7 @@ class Torture:
         words: Tuple[str, ...] = (),
         again: bool = False,
     ) -> str:
-        """Count the outcome of a run, which must not refuse if it is run ``again``; returns the outcome."""
+        """Count the outcome of a run, and return it; a run that is made ``again`` must not refuse."""
         return self.count(fault, stage, where, run, self.is_same(stage, trial, run), words, again)
 
     def is_same(self, stage: Stage, trial: Path, run: Run) -> bool:
@@ -278,7 +278,9 @@ def _vanishing_trial(torture: Torture, stage: Stage, number: int) -> Callable[[P
 
 
 def _reads_the_changed_file(torture: Torture, stage: Stage, folder: Path, path: Path, run: Run) -> bool:
-    """Tell whether a run's result is the command's result for the changed file: it changed before it was read."""
+    """Tell whether a run's result is the result for the changed file, which means that it changed before it was
+    read.
+    """
     found, changed = stage.result(torture.place, folder, run), path.read_bytes()
     torture.place.restore(folder, torture.states[stage.name])
     path.write_bytes(changed)

@@ -105,7 +105,7 @@ class SelectionFile:
         line = self._map[self._starts[number] : self._starts[number + 1]].decode("utf-8", "replace")
         digest, tab, rest = line.rstrip("\n").partition("\t")
         if not tab:
-            raise InputError(f"{self.path}, line {number + 2}: it has no tab")
+            raise InputError(f"{self.path}, line {number + 2}: no tab found")
         return digest, rest.split()
 
     def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
@@ -117,8 +117,8 @@ class SelectionFile:
         digest, fields = self.row(number)
         if digest != source_hash(tokens):
             raise InputError(
-                f"{self.path}, line {number + 2}: it does not match document {number} (from 0) of the data, so the "
-                f"order or the text differs; {_maker(self.path.name)} makes it again"
+                f"{self.path}, line {number + 2}: it does not match document {number} (from 0) of the data, so its "
+                f"order or text differs; {_maker(self.path.name)} makes it again"
             )
         return fields
 

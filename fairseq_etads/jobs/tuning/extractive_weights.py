@@ -212,11 +212,11 @@ def _go_on(
     """Add rounds to the store until it has ``rounds``, or the next weights have been tried; returns all rounds."""
     found = [Round(**record) for record in store.trials]
     if found:
-        listener.say(f"{store.path}: {len(found)} rounds are there already")
+        listener.say(f"{store.path}: {len(found)} rounds exist already")
     for number in range(len(found), rounds):
         weights = next_weights(found) if found else first
         if any(weights == before.weights for before in found):
-            listener.say(f"round {number} would repeat weights that have been tried, so the tuning ends")
+            listener.say(f"round {number} would repeat earlier weights, so tuning ends")
             break
         store.append(make(number, weights))
         found.append(Round(**store.trials[-1]))
@@ -248,7 +248,7 @@ def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float
         if united:
             lists.append(NBest(*(np.array(column) for column in zip(*united.values()))))
     if not lists:
-        raise InputError("no document has a summary with a probability")
+        raise InputError("no document has a summary of positive probability")
     return _rounded(best_weights(lists, _best_of(rounds).weights, points, seed)[0])
 
 

@@ -154,7 +154,7 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
         values = DECLARED[option.declared].metadata["tuned"]
     else:
         raise InputError(
-            f"--search {name.replace('_', '-')}: which values? give --range {name.replace('_', '-')}=LOW:HIGH"
+            f"--search {name.replace('_', '-')}: its range is missing; give --range {name.replace('_', '-')}=LOW:HIGH"
         )
     return tuple(sorted({*values, present}))
 

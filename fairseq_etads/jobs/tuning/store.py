@@ -60,7 +60,7 @@ class TrialStore:
         for number, record in enumerate(json_lines(content)):
             if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
                 raise InputError(
-                    f"{self.path}, line {number + 1}: not from a store of trials; delete it to start again"
+                    f"{self.path}, line {number + 1}: not a record of a trial; delete the file to start again"
                 )
             if number:
                 self.trials.append(record)
@@ -71,8 +71,7 @@ class TrialStore:
     def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
         differ = " and ".join(differing(before.get("settings") or {}, head["settings"])) or "version of this format"
         raise InputError(
-            f"{self.path}: its trials were made with another {differ}; name another folder for these, or delete it to "
-            "start again"
+            f"{self.path}: its trials used another {differ}; name another folder, or delete it to start again"
         )
 
     @staticmethod
@@ -108,7 +107,7 @@ class TrialStore:
 
 
 def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
-    """First line of a file without the version of the project that began it."""
+    """First line of a file, without the version of the project that started it."""
     settings = head.get("settings")
     if not isinstance(settings, dict):
         return head

@@ -208,7 +208,9 @@ def chosen_pairs(
     if not pairs:
         raise InputError("no document and its reference both have words")
     if len(pairs) < len(documents):
-        listener.say(f"{len(documents) - len(pairs):,} pairs are skipped: a document or its reference has no words")
+        listener.say(
+            f"{len(documents) - len(pairs):,} pairs are skipped, because a document or its reference has no words"
+        )
     if len(pairs) > most:
         chosen = np.random.default_rng(seed).choice(len(pairs), most, replace=False)
         listener.say(f"{most:,} of {len(pairs):,} documents are chosen at random (--documents, --seed)")
@@ -263,7 +265,7 @@ class _Study:
         """Make trials until the store has enough, or nothing is left to try."""
         found = [Trial.of(record) for record in self.store.trials]
         if found:
-            self.listener.say(f"{self.store.path}: {len(found)} trials are there already")
+            self.listener.say(f"{self.store.path}: {len(found)} trials exist already")
         first = len(found)
         for number in range(first, trials):
             settings = self._next_settings(found)

@@ -114,11 +114,11 @@ def read_config(folder: Path) -> FolderConfig:
     path = folder / CONFIG
     if not folder.is_dir():
         bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
-        raise InputError(f"{folder}: no such folder; name one that etads-export has made, or {bundled}")
+        raise InputError(f"{folder}: no such folder; name an output folder of etads-export, or {bundled}")
     if not path.is_file():
         raise InputError(f"{folder}: not a model folder, because it has no {CONFIG}; etads-export RUN FOLDER makes one")
     if path.stat().st_size > _LARGEST_FILE:
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes are no settings of a model. {ADVICE}")
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     try:
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -143,7 +143,7 @@ def _checked(content: Any) -> FolderConfig:
         raise _Problem(f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); etads-export makes one')
     version = content.get("schema_version")
     if type(version) is not int or version < 1:
-        raise _Problem(f'"schema_version" is {_short(version)}, not a number of a version. {ADVICE}')
+        raise _Problem(f'"schema_version" is {_short(version)}, not a version number. {ADVICE}')
     if version > SCHEMA_VERSION:
         raise _Problem(
             f"written by a later version of fairseq-etads (schema {_short(version)}; this one reads up to "

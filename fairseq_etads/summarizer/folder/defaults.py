@@ -24,7 +24,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InputError(f"{folder}: nothing can be written there ({error.strerror})") from None
+        raise InputError(f"{folder}: cannot be written to ({error.strerror})") from None
 
 
 def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:

@@ -43,9 +43,9 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
     if architecture not in architectures(extracts):
-        kind = "architecture of an extractor" if extracts else "architecture"
+        kind = "extractor architecture" if extracts else "architecture"
         raise InputError(
-            f'"{architecture[:60]}" is no {kind} of this version; there are {", ".join(architectures(extracts))}'
+            f'"{architecture[:60]}" is not an {kind} of this version; choose from {", ".join(architectures(extracts))}'
         )
     preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
     return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
@@ -80,7 +80,7 @@ def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bo
     declared = _declared(architecture, extracts)
     for name, value in options.items():
         if name not in declared:
-            raise InputError(f"there is no option {name[:60]!r} of {architecture} in this version of fairseq-etads")
+            raise InputError(f"{architecture} has no option {name[:60]!r} in this version of fairseq-etads")
         if not _fits(name, value, declared[name], largest):
             raise InputError(f"the option {name} of {architecture} cannot be {str(value)[:60]!r}")
 

@@ -176,11 +176,11 @@ class ExtractiveFeatures(ActiveTerm):
             dictionary: the dictionary of documents and summaries.
 
         Raises:
-            ValueError: the documents are not made of words.
+            ValueError: the documents do not consist of words.
         """
         tokens = net_input.get("src_tokens")
         if tokens is None or tokens.dim() != 2:
-            raise ValueError("--extractive-weights: the documents are not made of words")
+            raise ValueError("--extractive-weights: the documents do not consist of words")
         vocabulary = vocabulary or OutputVocabulary(known_words(dictionary), dictionary.unk())
         words = vocabulary.search_ids(tokens)
         return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)

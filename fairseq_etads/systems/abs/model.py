@@ -16,7 +16,7 @@ from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIn
 from torch import Tensor, nn
 
 from ...kernels.precision import at_least_float32
-from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
@@ -27,7 +27,6 @@ from ...models.common import (
     register_presets,
     select_documents,
 )
-from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from .options import PRESETS, check_options, preset_config
 
@@ -220,8 +219,8 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
         for table in (self.encoder.embed_tokens, self.decoder.embed_tokens, self.decoder.embed_context):
             if table.weight.dtype in (torch.float16, torch.bfloat16):
                 raise ValueError(
-                    f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, where the optimiser "
-                    "has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
+                    f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, because the optimiser "
+                    "then has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
                 )
             length = table.weight.norm(dim=1, keepdim=True)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))

@@ -135,7 +135,7 @@ class EntailmentTask(AuxiliaryTask):
 
     def __init__(self, task: Any, model: Any):
         if getattr(model, "pair_classifier", None) is None:
-            raise ValueError("--auxiliary-task entailment is for the encoders of recurrent models with --encoder rnn")
+            raise ValueError("--auxiliary-task entailment works only with recurrent models with --encoder rnn")
         self.pairs = read_batches(data_folder(task.cfg, "pairs of texts"), task)
 
     @staticmethod
@@ -143,7 +143,8 @@ class EntailmentTask(AuxiliaryTask):
         """The pair classifier; ValueError for a model that cannot read pairs."""
         if str(cfg.encoder) == "conv" or cfg.source_factors != "none":
             raise ValueError(
-                "--auxiliary-task needs --encoder rnn without --source-factors, because its texts have no factors"
+                "--auxiliary-task needs --encoder rnn without --source-factors, because the auxiliary "
+                "texts have no factors"
             )
         width = 2 * cfg.encoder_hidden_size
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}

@@ -209,5 +209,5 @@ def _checked_config(folder: Path) -> Any:
     right = right and all(type(given[name]) is kind for name, kind in kinds)
     right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
     if not (right and given["words"] in WORD_KINDS):
-        raise InputError(f'{folder / CONFIG} is damaged: "model" is not as etads-nli writes it. {ADVICE}')
+        raise InputError(f'{folder / CONFIG} is damaged: "model" is not in the form that etads-nli writes. {ADVICE}')
     return NliConfig(**given), content.get("dictionary")

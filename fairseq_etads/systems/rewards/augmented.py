@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
 from ...kernels.upload import to_device
-from ...layers.capabilities import Capabilities
+from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
 from .trained import TokenJudge
 
@@ -41,7 +41,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more, and values near 0 not at all",
+            "help": "temperature (tau): larger values edit the references more; values near 0 do not edit them",
         },
     )
     raml_samples: int = field(
@@ -152,8 +152,8 @@ class SummarizationRAML(SummarizationNLL):
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
-                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves most words "
-                "out: choose one"
+                "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "
+                "words: choose one"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:

@@ -16,15 +16,14 @@ from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
-from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
-from ...layers.decoder_output import WordRequest
+from ...layers.decoder_output import Capabilities, WordRequest, decoder_capabilities, unwrapped
 from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained import IDF, Rewards
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         default=IDF,
         metadata={
             "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
-            "checkpoint of a tagger (--arch word_tagger), for the probability of each word in its sentence"
+            "checkpoint of a tagger (--arch word_tagger), which gives the probability of each word in its sentence"
         },
     )
     entail_model: Optional[str] = field(
@@ -261,7 +260,7 @@ class SummarizationRL(SummarizationNLL):
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not decoder_capabilities(model).shares_documents:
-            raise ValueError("--criterion summarization_rl: only for the models of this project")
+            raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws independently
         if self.baseline == "greedy":
             beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)

@@ -118,8 +118,8 @@ class TokenJudge:
         self._tokenizer = config.tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
             logger.warning(
-                f"{option} {path}: its words are of the kind {config.words}, but the data's words seem to be of the "
-                f"kind {kind}; etads-nli train --words {kind} makes a matching model"
+                f"{option} {path}: its text was tokenised with --words {config.words}, but the data seems to be "
+                f"tokenised with --words {kind}; etads-nli train --words {kind} makes a matching model"
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:

@@ -7,7 +7,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from ...layers.capabilities import decoder_capabilities
+from ...layers.decoder_output import decoder_capabilities
 from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblings
@@ -37,7 +37,7 @@ class Abstractor:
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
-        data: the binarised data directory, with the dictionary of the training.
+        data: the folder of binarised data, with the dictionary of the training.
         option: the option that named the checkpoint.
         device: device for computing.
         beam: beam size; 1 is greedy.
@@ -65,7 +65,7 @@ class Abstractor:
             raise InputError(f"{option} {checkpoint}: {error}") from None
         model: Any = models[0]
         if not decoder_capabilities(model).shares_documents:
-            raise InputError(f"{option} {checkpoint}: it is not a model of this project that writes summaries")
+            raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
         task.factors.refuse_plain_words()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()

@@ -23,8 +23,8 @@ def padding_mask(lengths, left, size=None):
 
 
 def random_inputs(lengths=LENGTHS, smallest_scope=0.15, seed=0, left=False):
-    """q, k, v, ``center``, ``scope`` for a ragged batch, float64 leaves; centres within, scopes a fraction of, the
-    document.
+    """q, k, v, ``center``, ``scope`` for a ragged batch, as float64 leaves; centres lie in the document, and scopes are
+    fractions of it.
     """
     generator = torch.Generator().manual_seed(seed)
     batch, size = len(lengths), max(lengths)
@@ -98,7 +98,7 @@ def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch)
 def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length, scope, width):
     """The plain rank-2 product is wrong by 5e-3 at a scope of 1 token in 400; the split columns are not.
 
-    This holds for any head width: if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
+    This holds for any head width; if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, width, generator=generator, dtype=torch.float64) for _ in range(3))

@@ -288,7 +288,7 @@ def summaries_of(model, task, documents):
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate, documents):
-    """Summaries are equal with weights of this project's or fairseq's model, but not after an update."""
+    """Summaries are equal with the weights of this project's or fairseq's model, but not after an update."""
     task = make_task()
     learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
     lengths = {"max_source_positions": 401, "max_target_positions": 101}
@@ -355,7 +355,7 @@ def test_copies_for_inference_have_the_forms(documents):
 
 @pytest.mark.parametrize("name", ["local", "open", "normalised"])
 def test_a_summarys_score_is_its_likelihood(name, documents):
-    """The search computes the gate by separate code."""
+    """Separate code computes the gate in the search."""
     task = make_task()
     model = make_model("etads", task, **FORMS[name])
     model.load_state_dict(trained(**FORMS[name]).state_dict())

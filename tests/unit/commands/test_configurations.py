@@ -69,7 +69,7 @@ def test_every_option_exists_and_the_model_is_the_preset(arch, configs):
 
 
 def test_the_data_must_be_named_and_options_that_do_not_exist_are_refused(tmp_path, configs):
-    with pytest.raises(ValueError, match="no data directory given"):
+    with pytest.raises(ValueError, match="no data folder given"):
         SummarizationTask.setup_task(composed(configs / "etads.yaml").task)
     text = (configs / "etads.yaml").read_text()
     for wrong in ("encoder_layer: 4", "dropout: high"):

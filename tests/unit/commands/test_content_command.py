@@ -11,8 +11,8 @@ from selection_data import write_data
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
-from fairseq_etads.evaluation.content.model import ContentModel
 from fairseq_etads.jobs.content import _area, fit
+from fairseq_etads.search.content.model import ContentModel
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
 
@@ -86,7 +86,7 @@ def test_written_sentences_are_candidates(made, capsys):
     (path / "hypotheses").write_text("D-0\t-1.0\tplain0\n")
     arguments = [str(path / "prepared"), str(path / "no.txt"), "--by", "content", "--selection", str(path)]
     assert extract([*arguments, "--hypotheses", str(path / "hypotheses")]) == 2
-    assert "it has hypotheses of 1 documents, and DATA has 8" in capsys.readouterr().err
+    assert "contains hypotheses for 1 documents, but DATA has 8" in capsys.readouterr().err
     assert extract([*arguments[:3], "lead", "--hypotheses", str(path / "hypotheses")]) == 2
     assert "has no effect with --by lead" in capsys.readouterr().err
 

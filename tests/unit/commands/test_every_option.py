@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Dict, NamedTuple
 
 import pytest
-from commands_options import ENTRIES, INPUTS, UNSHOWN, Entry
+from commands_options import ENTRIES, INPUTS, NEEDED, Entry
 from documented import parser_of, project_commands
 
 TESTS = Path(__file__).parents[2]
@@ -117,9 +117,8 @@ def cases(kind):
 
 @cases(lambda entry: entry.run is not None and entry.refused is None)
 def test_an_option_changes_the_result(name, option, entry: Entry, run):
-    if (name, option) in UNSHOWN:
-        pytest.xfail("the inputs of this test do not show its effect")
     without = run(name, shlex.split(entry.base), entry.make)
+    assert (without.status != 0) == ((name, option) in NEEDED), without.said
     words = shlex.split(entry.run)
     assert option in {next((o for o, a in OPTIONS[name].items() if w in a.option_strings), w) for w in words}
     result = run(name, [*shlex.split(entry.base), *words], entry.make)
@@ -135,7 +134,7 @@ def test_an_option_is_refused(name, option, entry: Entry, run):
 
 @cases(lambda entry: entry.same_as is not None)
 def test_an_option_is_another_commands(name, option, entry: Entry):
-    """The other command's entry stands for both: they define the option in one place."""
+    """The other command's entry covers both, because the option is defined in one place."""
     mine, other = OPTIONS[name][option], OPTIONS[entry.same_as][option]
     assert ENTRIES[entry.same_as][option].same_as is None
     for attribute in ("option_strings", "dest", "type", "choices", "nargs"):
@@ -151,7 +150,7 @@ def test_an_option_of_a_slow_command_is_tested_elsewhere(name, option, entry: En
 
 @pytest.mark.parametrize("name", [name for name, entries in ENTRIES.items() if any(e.run for e in entries.values())])
 def test_a_command_run_twice_has_the_same_result(name, run):
-    """Otherwise any option would seem to change it."""
+    """Otherwise, any option would seem to change the result."""
     entry = next(entry for entry in ENTRIES[name].values() if entry.run)
     first, second = (run(name, shlex.split(entry.base), entry.make) for _ in range(2))
     assert first == second

@@ -107,7 +107,7 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
     "options,words",
     [
         (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
-        (["--prepared", "nowhere"], "--prepared nowhere: not a directory that etads-prepare has finished"),
+        (["--prepared", "nowhere"], "--prepared nowhere: not a completed output folder of etads-prepare"),
         (["--license", "MIT: yes"], "--license 'MIT: yes': choose a short name"),
         (["--scores", "nowhere"], "nowhere: No such file"),
         (["--beam", "0"], "--beam 0: choose 1 or more"),
@@ -128,12 +128,12 @@ def test_scores_must_be_scores(run, tmp_path, capsys):
     for content in ("[]", '{"scores": {"rouge1": {}}}', '{"scores": {"rouge1": 3}}', "[" * 9999, "{"):
         (tmp_path / "scores").write_text(content)
         assert main([str(run), str(tmp_path / "folder"), "--scores", str(tmp_path / "scores")]) == 2
-        assert "not a report of scores, which etads-rouge --json writes" in capsys.readouterr().err
+        assert "not a report of scores, as written by etads-rouge --json" in capsys.readouterr().err
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path, capsys):
     assert main([str(tmp_path / "nowhere"), str(tmp_path / "folder")]) == 2
-    assert "nowhere: no such folder; name what scripts/train.sh" in capsys.readouterr().err
+    assert "nowhere: no such folder; name the output folder of scripts/train.sh" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
     assert "no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint" in capsys.readouterr().err

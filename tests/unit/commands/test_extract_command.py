@@ -177,7 +177,7 @@ def test_files_that_do_not_fit_are_refused(values):
     path = data / "labels.words.test"
     rows = [(source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
-        ({"documents": 2}, rows[:2], "is about 2 documents, but DATA has 3"),
+        ({"documents": 2}, rows[:2], "covers 2 documents, but DATA has 3"),
         ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),
         ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
         ({"documents": 3}, rows[::-1], "line 2: it does not match document"),

@@ -98,7 +98,7 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         "--subset nix: ": [str(folder), "--subset", "nix"],
         "--max-tokens 0: choose 1 or more": [str(folder), "--max-tokens", "0"],
         "it has no checkpoints/checkpoint_last.pt": [str(folder), "--checkpoint", "last"],
-        f"--prepared {tmp_path}: it has no bin": [str(folder), "--prepared", str(tmp_path)],
+        f"--prepared {tmp_path}: has no folder bin": [str(folder), "--prepared", str(tmp_path)],
     }
     for message, arguments in cases.items():
         assert likelihood.main(arguments) == 2
@@ -143,7 +143,9 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
 
 @pytest.fixture
 def scoring_here(monkeypatch):
-    """Let etads-compare score in this process, because starting another one takes seconds. Only one test does that."""
+    """Let etads-compare score in this process, because starting another one takes seconds. Only one test starts a
+    separate process.
+    """
 
     def run_here(command, **_):
         assert command[:3] == [sys.executable, "-m", likelihood.__name__]
@@ -172,7 +174,7 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
         (["--likelihood", "a", "b", "c"], "c is not needed"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
         (["a", "b"], "REF"),
-        (["ref", "--a", "x"], "--a and --b need each other"),
+        (["ref", "--a", "x"], "--a and --b: give both or neither"),
         (["--a", "x", "--b", "y"], "REF"),
     ],
 )

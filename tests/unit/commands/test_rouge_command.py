@@ -167,7 +167,7 @@ def test_a_dash_is_standard_input_which_can_be_read_once(tmp_path, capsys, monke
     for program, arguments in ((main, ["-", "-"]), (compare_main, ["-", reference, "-"])):
         monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
         assert program(arguments) == 2
-        assert "standard input (-) is given twice; it can be read once only" in capsys.readouterr().err
+        assert "standard input (-) is given twice; it can be read only once" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", Input(b"a b\n\xff\n"))
     assert main(["-", reference]) == 2
     assert "standard input, line 2: not UTF-8" in capsys.readouterr().err
@@ -263,7 +263,7 @@ def test_command_refuses_wrong_numbers(files, capsys):
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
-    """For many lines, resampling takes most of the time. The scores are the same without it."""
+    """For many lines, resampling takes most of the time. The scores are the same without resampling."""
     saved = tmp_path / "scores.json"
     assert main([*files, "--bootstrap", "10"]) == 0
     usual = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""etads-shorten: picked sentences of raw text, their levels, and text or probabilities that do not fit."""
+"""etads-shorten: picked sentences of raw text, their levels, and refusal of text or probabilities that do not fit."""
 
 import json
 import random
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused(made, tmp_path, capsys):
         return capsys.readouterr().err
 
     text, run = made / "text", made / "run"
-    assert "is also TEXT" in error(text, text, "--run", run)
+    assert "is the same folder as TEXT" in error(text, text, "--run", run)
     assert "there is no such folder" in error(tmp_path / "none", tmp_path / "out", "--run", run)
     assert "--words 0" in error(text, tmp_path / "out", "--run", run, "--words", "0")
     other = tmp_path / "other"
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_refused(made, tmp_path, capsys):
         file.write("One more.\n")
     assert "has more lines than --prepared has documents (24)" in error(other, tmp_path / "a", "--run", run)
     (other / "train.source").write_text("".join(f"{line}\n" for line in lines(text / "train.source")[:9]))
-    assert "has 9 lines, and --prepared has 24 documents" in error(other, tmp_path / "b", "--run", run)
+    assert "has 9 lines, but --prepared has 24 documents" in error(other, tmp_path / "b", "--run", run)
     (other / "train.source").write_text("One sentence.\n" * 24)
     assert "line 1 of" in error(other, tmp_path / "c", "--run", run)
     assert not (tmp_path / "c" / "train.source").exists()

@@ -1,4 +1,4 @@
-"""``etads-tune``: kinds of input, tables, what is written to the folder, errors in words."""
+"""``etads-tune``: kinds of input, tables, changes of the folder, error messages."""
 
 import csv
 import json
@@ -99,7 +99,10 @@ def test_columns_can_be_named(place, capsys):
     assert run(capsys, "odd.jsonl", trials=1, out="o", **columns)[0] == 0
     status, _, err = run(capsys, "odd.jsonl", trials=1, out="o", source_column="body")
     assert (status, err) == (2, "etads-tune: --target-column is needed: odd.jsonl has body, short\n")
-    assert "--source-column x: d.txt has lines, not fields" in run(capsys, "d.txt", "r.txt", source_column="x")[2]
+    assert (
+        "--source-column x: d.txt has plain lines, without fields"
+        in run(capsys, "d.txt", "r.txt", source_column="x")[2]
+    )
 
 
 def test_the_best_is_written_and_said_on_the_card(place, capsys):
@@ -122,7 +125,7 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     # The command is run again with more trials than there are settings. The trials belong to the previous defaults.
     before = content(place / "model")
     status, again, err = run(capsys, "d.txt", "r.txt", "--write", trials=12, search="max-len", range="max-len=3:8")
-    assert (status, again) == (0, out) and "6 trials are there already" in err
+    assert (status, again) == (0, out) and "6 trials exist already" in err
     assert content(place / "model") == before
 
 
@@ -147,12 +150,12 @@ def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
         (["d.txt", "empty.txt"], {}, "REFERENCES empty.txt: empty"),
         (["empty.txt", "r.txt"], {}, "DOCUMENTS empty.txt: empty"),
         (["d.txt", "blank.txt"], {}, "no document and its reference both have words"),
-        (["d.txt"], {}, "REFERENCES are missing: d.txt has lines"),
+        (["d.txt"], {}, "REFERENCES are missing: d.txt has plain lines"),
         (["no.txt", "r.txt"], {}, "DOCUMENTS no.txt: no such file"),
         (["model", "r.txt"], {}, "DOCUMENTS model: is a folder; give a file"),
         (["-", "r.txt"], {}, "DOCUMENTS -: must be a file"),
         (["latin.txt", "r.txt"], {}, "latin.txt, line 1: not UTF-8"),
-        (["d.txt", "r.txt"], {"search": "lenpn"}, "there is no option lenpn of decoding; did you mean lenpen?"),
+        (["d.txt", "r.txt"], {"search": "lenpn"}, "there is no decoding option lenpn; did you mean lenpen?"),
         (["d.txt", "r.txt"], {"range": "lenpen=2:1"}, "--range lenpen=2:1: the lowest value comes first"),
         (["d.txt", "r.txt"], {"range": "lenpen"}, "--range lenpen: must be NAME=LOW:HIGH"),
         (["d.txt", "r.txt"], {"trials": 0}, "--trials 0: choose 1 or more"),
@@ -187,7 +190,7 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
 
     monkeypatch.setattr(defaults.tempfile, "TemporaryFile", read_only)
     status, _, err = run(capsys, "d.txt", "r.txt", "--write")
-    assert (status, err) == (2, "etads-tune: model: nothing can be written there (Read-only file system)\n")
+    assert (status, err) == (2, "etads-tune: model: cannot be written to (Read-only file system)\n")
     assert not (place / "model-tuning").exists()
     assert run(capsys, "d.txt", "r.txt", trials=1)[0] == 0, "only --write needs to write there"
 
@@ -239,7 +242,7 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     # The state after a kill in the third round.
     (place / "parts" / "mert.jsonl").write_text("".join(whole[:3]) + whole[3][:50])
     status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
-    assert "2 rounds are there already" in err
+    assert "2 rounds exist already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
     assert run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="parts", **options)[:2] == (
         0,
@@ -279,7 +282,7 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
 
 
 def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
-    """Their log p is minus infinity, which a line search would turn into a step that no weights reach."""
+    """Their log p is minus infinity, which a line search would turn into a step that no weights can reach."""
     summarizer = Summarizer.load(original, "cpu")
     search = summarizer._search_batch
 

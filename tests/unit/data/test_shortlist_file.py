@@ -219,7 +219,7 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A run, a shortlist for it, and a folder made of both."""
+    """A run, a shortlist for it, and a model folder made from both."""
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     path = tmp_path_factory.mktemp("exported")
     make_run(path / "run", pointer="soft")

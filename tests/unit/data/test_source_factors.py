@@ -169,7 +169,7 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
 
 
 def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):
-    """If fairseq's function found that file first, it returned "factor" and "tf"."""
+    """fairseq's function returned "factor" and "tf" if it found that file first."""
     assert language_pair(str(tmp_path)) == (None, None)
     for name in ("train.factor-tf.idx", "dict.factor-tf.txt", "a.factor-source.idx", "valid.doc-sum.sum.bin"):
         (tmp_path / name).touch()

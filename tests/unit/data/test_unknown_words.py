@@ -14,7 +14,7 @@ from fairseq_etads.data.unknown_words import check_summaries, count_summary_word
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
 KNOWN, GENERATED = 44, 20
-NOTHING_TO_POINT_AT = "so there is nothing that the switch could learn to point at"
+NOTHING_TO_POINT_AT = "so the switch has no word to learn to copy"
 
 
 def make_pairs(documents, summaries, truncate_source=9):
@@ -128,7 +128,7 @@ def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
     (tmp_path / "report.json").write_text(json.dumps(report))
     warn_of_few_words(data)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "the source dictionary in DATA has 1,195 known words, although 4,000 were asked for" in caplog.text
+    assert "the source dictionary in DATA has 1,195 known words instead of 4,000" in caplog.text
     caplog.clear()
     # Reports of an earlier version or of another program.
     for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):
@@ -144,4 +144,4 @@ def test_training_tells_of_a_small_vocabulary(tmp_path, caplog):
     report = {"vocabulary": {"known": {"source": 9, "target": 9}, "asked": {"source": 9, "target": 90}}}
     (tmp_path / "report.json").write_text(json.dumps(report))
     load(data, "train")
-    assert "the target dictionary in DATA has 9 known words, although 90 were asked for" in caplog.text
+    assert "the target dictionary in DATA has 9 known words instead of 90" in caplog.text

@@ -119,7 +119,7 @@ async def asked_by_hand(app):
 
 
 def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
-    """A search that continued to its end would make all other clients wait."""
+    """A search that continued to its end would keep all other clients waiting."""
 
     async def go_away():
         app = held.app()

@@ -120,12 +120,14 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
     page = html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
     assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
     assert not re.search(r'(?:src|href)\s*=\s*"|https?://', page.replace("&quot;", ""))
-    rows = list(csv.reader(io.StringIO(csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]}), newline="")))
+    content = csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]})
+    assert "\0" not in content
+    rows = list(csv.reader(io.StringIO(content, newline="")))
     assert len(rows) == 2 and rows[1][4].startswith("'=")
 
 
 def filled(tmp_path, change=lambda rows: rows, delimiter=",", encoding="utf-8"):
-    """A key and a sheet on which every summary of system k (in SYSTEMS) got k + 2, read back after ``change``."""
+    """A key and a sheet read back after ``change``, in which each summary of system k (in SYSTEMS) is rated k + 2."""
     key = make_key(4, SYSTEMS, 2, 2, 2, seed=1)
     outputs = {name: [f"{name} says {i}" for i in range(4)] for name in SYSTEMS}
     paths = []
@@ -324,7 +326,7 @@ def test_command_refuses_what_is_no_key_or_sheet(texts, tmp_path, capsys):
     for inside in ("k.json", "deeper/still/k.json"):
         out, key = tmp_path / "s", tmp_path / "s" / inside
         assert main(["make", *texts, "--items=2", f"--out={out}", f"--key={key}"]) == 2
-        assert "choose a place outside" in capsys.readouterr().err and not out.exists()
+        assert "choose a path outside" in capsys.readouterr().err and not out.exists()
     key, paths = filled(tmp_path)
     (tmp_path / "key").write_text(json.dumps(key))
     paths[0].write_text("a,b\n1,2\n")

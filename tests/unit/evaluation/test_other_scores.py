@@ -125,7 +125,7 @@ def test_debians_folder_is_found(wordnet, monkeypatch):
     [
         (["--wordnet", "x"], "--wordnet has no effect without --also meteor"),
         (["--bertscore-layer", "1"], "--bertscore-layer has no effect without --also bertscore"),
-        (["--also", "bertscore"], "name the folder of a model by --bertscore-model; nothing is downloaded"),
+        (["--also", "bertscore"], "give a model folder with --bertscore-model; nothing is downloaded"),
         (["--also", "bertscore", "--bertscore-model", "roberta-large"], "it has no config.json"),
     ],
 )

@@ -52,7 +52,7 @@ def test_irregular_forms_are_what_perl_adds_by_default():
 
 @needs_perl
 def test_bytes_are_those_of_perls_own_option(tmp_path):
-    """We cut the text before the script sees it; -b must have the same effect on ROUGE-N."""
+    """This project cuts the text before the script sees it; -b must have the same effect on ROUGE-N."""
     home = find_perl_rouge().home
     (tmp_path / "smart_common_words.txt").write_text("")
     make = 'use DB_File; tie %f, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH'

@@ -66,7 +66,9 @@ def test_equal_systems_have_the_p_value_1():
 
 
 def test_whole_families_are_drawn():
-    """There are two families, of 1 and 3 documents. A draw has the first twice, the second twice, or one of each."""
+    """There are two families, of 1 and 3 documents. A bootstrap draw has the first family twice, the second twice, or
+    each once.
+    """
     families = family_numbers(["b", "a", "a", "a"])
     assert families.tolist() == [1, 0, 0, 0]
     scores = np.array([8.0, 1.0, 2.0, 3.0])
@@ -135,7 +137,7 @@ def test_steady_trainings_differ():
 
 
 def test_trainings_and_documents_add_their_variances():
-    """With both parts of equal size, the interval is wider than with either part alone, by the square root of two."""
+    """With two parts of equal size, the interval is wider than with either part alone by the square root of two."""
     rng = np.random.default_rng(5)
     documents = rng.normal(size=400)
     documents -= documents.mean()
@@ -158,7 +160,9 @@ def test_one_training_each_is_the_paired_bootstrap():
 
 
 def test_luck_with_seeds_does_not_pass_for_a_better_system():
-    """If trainings differ as much as systems, a difference is significant only without the trainings."""
+    """If trainings differ as much as systems, a difference is significant only if the variation of trainings is
+    ignored.
+    """
     rng = np.random.default_rng(2)
     documents = rng.normal(size=400)
     level = np.array([0.6, -0.4, 0.1])
@@ -195,7 +199,9 @@ def test_what_a_training_makes_of_a_document_does_not_count_twice():
 
 
 def test_holm_steps_down():
-    """Holm (1979): the smallest p times 3, the next times 2, the largest as it is; never smaller than one before."""
+    """Holm (1979): the smallest p times 3, the next times 2, the largest unchanged; none is smaller than the one
+    before.
+    """
     assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
     assert holm([]).tolist() == []

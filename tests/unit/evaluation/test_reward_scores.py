@@ -92,8 +92,8 @@ def test_systems_are_compared_by_rewards(files, saliency, tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--also", "rougesal"], "name a file of training documents by --saliency-documents"),
-        (["--also", "entail"], "name the folder of a model by --entail-model"),
+        (["--also", "rougesal"], "give a file of training documents with --saliency-documents"),
+        (["--also", "entail"], "give a model folder with --entail-model"),
         (["--saliency-documents", "x"], "--saliency-documents has no effect without --also rougesal"),
         (["--also", "entail", "--entail-model", "nowhere"], "--entail-model nowhere: no model.safetensors in it"),
         (["--also", "rougesal", "--saliency-documents", "nowhere"], "nowhere"),

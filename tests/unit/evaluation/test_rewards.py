@@ -123,7 +123,7 @@ def test_each_sentence_has_the_weights_of_its_own_words():
 
 
 def test_entailment_of_each_sentence_by_the_whole_reference():
-    """The probability here is the share of the sentence's words that the premise has."""
+    """The probability here is the share of the sentence's words that are in the premise."""
 
     def score(premises, hypotheses):
         return [sum(w in p for w in h) / len(h) for p, h in zip(premises, hypotheses)]
@@ -156,8 +156,8 @@ def test_rewards_are_found_by_name():
     assert reward_by_name(f"{__name__}:Length")(*texts) == [3.0]
     assert set(REWARDS) == {"rouge1", "rouge2", "rougeL"}
     assert reward_by_name("mine", {"mine": Length})(*texts) == [3.0]
-    with pytest.raises(ValueError, match="choose of rouge1, rouge2, rougeL, mine, or name a class"):
+    with pytest.raises(ValueError, match="choose from rouge1, rouge2, rougeL, mine, or name a class"):
         reward_by_name("yours", {"mine": Length})
-    for wrong, words in (("rouge3", "choose of rouge1"), ("nonesuch:A", "No module"), (f"{__name__}:A", "attribute")):
+    for wrong, words in (("rouge3", "choose from rouge1"), ("nonesuch:A", "No module"), (f"{__name__}:A", "attribute")):
         with pytest.raises(ValueError, match=f"--rewards {wrong}.*{words}"):
             reward_by_name(wrong)

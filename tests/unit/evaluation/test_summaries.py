@@ -79,7 +79,7 @@ def test_leftovers_are_found_and_counted():
     [
         ("out.txt", "test.target", False),
         ("test.target", "out.txt", True),
-        ("runs/reference/summaries.txt", "test.target", False),  # names of directories do not count
+        ("runs/reference/summaries.txt", "test.target", False),  # names of folders do not count
         ("ref.txt", "hyp.txt", True),
         ("system1.txt", "gold.txt", False),
         ("test.target-summaries.txt", "test.summary", False),

@@ -1,4 +1,4 @@
-"""Recipes by name: what is chosen for which data, machine and time, and how options override it."""
+"""Recipes by name: their choices for data, machine and time, and options that override them."""
 
 import json
 import shutil
@@ -150,7 +150,7 @@ def test_given_options_change_what_depends_on_them():
 
 @pytest.mark.parametrize("dtype", ["--fp16", "--bf16"])
 def test_half_precision_keeps_the_matrices_apart(dtype):
-    """By default, fairseq makes all weights one vector, and Muon has no matrix left."""
+    """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
     flag = "--fp16-no-flatten-grads"
     assert flag in choose("large", NEWS, GPU, "etads", [dtype]).train
     assert flag not in choose("large", NEWS, GPU, "etads").train
@@ -165,7 +165,9 @@ def test_two_dictionaries_have_no_pointer():
 
 @pytest.mark.parametrize("name", ["small", "base", "large"])
 def test_another_architecture_is_refused_in_words(name):
-    with pytest.raises(InputError, match=rf"--recipe {name}: is for --arch etads, .*choose --recipe paper for pg_cov"):
+    with pytest.raises(
+        InputError, match=rf"--recipe {name}: works only with --arch etads, .*choose --recipe paper for pg_cov"
+    ):
         choose(name, HEADLINES, CORE, "pg_coverage")
 
 
@@ -184,7 +186,7 @@ def test_it_says_what_was_chosen_and_how_long_it_takes():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The parts of prepared data of 400 pairs that the choice reads, and a machine with two cores."""
+    """The parts of prepared data of 400 pairs that the choice depends on, and a machine with two cores."""
     tokens = tmp_path / "prepared" / "tokens"
     tokens.mkdir(parents=True)
     (tmp_path / "prepared" / "bin").mkdir()

@@ -91,10 +91,10 @@ def test_impossible_ranges_are_refused(name, text, message):
 @pytest.mark.parametrize(
     "search, ranges, decoding, message",
     [
-        (["lenpn"], {}, {}, r"there is no option lenpn of decoding; did you mean lenpen\?"),
-        (["lenpen"], {"beem": "1"}, {}, r"there is no option beem of decoding; did you mean beam\?"),
+        (["lenpn"], {}, {}, r"there is no decoding option lenpn; did you mean lenpen\?"),
+        (["lenpen"], {"beem": "1"}, {}, r"there is no decoding option beem; did you mean beam\?"),
         (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; set it in etads-export"),
-        (["unkpen"], {}, {}, "--search unkpen: which values\\? give --range unkpen=LOW:HIGH"),
+        (["unkpen"], {}, {}, "--search unkpen: its range is missing; give --range unkpen=LOW:HIGH"),
         (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
         ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),
         (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect with --exact-length"),
@@ -170,7 +170,7 @@ def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
 
 
 def test_the_sampler_learns(monkeypatch):
-    """After the same number of trials, Parzen estimators have found better settings than chance."""
+    """After the same number of trials, Parzen estimators have found better settings than random search."""
     space = [Parameter("lenpen", tuple(n / 20 for n in range(41))), Parameter("max_len", tuple(range(1, 41)))]
     goal = {"lenpen": 1.4, "max_len": 9}
 
@@ -223,12 +223,12 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
         with pytest.raises(InputError, match=r"trials\.jsonl: another process is writing it"):
             TrialStore(path, {"model": "a", "--seed": 1})
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"made with another model and --seed; name another folder"):
+    with pytest.raises(InputError, match=r"trials used another model and --seed; name another folder"):
         TrialStore(path, {"model": "b", "--seed": 2})
     assert path.read_bytes() == before
     for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
         path.write_bytes(damage)
-        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not from a store of trials"):
+        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not a record of a trial"):
             TrialStore(path, {"model": "a", "--seed": 1})
         assert path.read_bytes() == damage
     with pytest.raises(InputError, match="cannot be written"):
@@ -236,14 +236,14 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
 
 
 def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
-    """Every new commit of an editable checkout has another version, and the trials used to be refused."""
+    """Each new commit of an editable checkout changes the version, and the old trials used to be refused."""
     path = tmp_path / "trials.jsonl"
     with TrialStore(path, {"model": "a", VERSION: "0.1"}) as store:
         store.append({"number": 0})
     with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
         assert store.trials == [{"number": 0}]
     assert TrialStore.peek(path)[0] == {"model": "a", VERSION: "0.1"}
-    with pytest.raises(InputError, match=r"made with another model; name"):
+    with pytest.raises(InputError, match=r"trials used another model; name"):
         TrialStore(path, {"model": "b", VERSION: "0.2"})
 
 
@@ -276,7 +276,7 @@ def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluati
 
 
 class Interrupting(Listener):
-    """Ends the search at a trial, before or after its record is on disk."""
+    """End the search at a trial, before or after its record is on disk."""
 
     def __init__(self, begin=None, end=None, advance=None):
         self.at_begin, self.at_end, self.at_advance, self.began = begin, end, advance, []
@@ -296,7 +296,7 @@ class Interrupting(Listener):
 
 
 def tables(tuning, out):
-    """Contents of the tables without seconds."""
+    """Contents of the tables, without times."""
     report.write_tables(tuning, out)
     as_json = json.loads((out / "tuning.json").read_text())
     for trial in as_json["trials"]:
@@ -374,7 +374,7 @@ def test_other_data_model_or_space_in_the_same_folder_are_refused(summarizer, re
         ({"summarizer": Summarizer.load(other, "cpu")}, "model"),
     ):
         arguments = {"summarizer": summarizer, "documents": DOCUMENTS, "references": references, **changed}
-        with pytest.raises(InputError, match=rf"trials were made with another {what}"):
+        with pytest.raises(InputError, match=rf"trials used another {what}"):
             tune(out=tmp_path / "out", trials=2, **arguments)
     assert len(tune(summarizer, DOCUMENTS, references, tmp_path / "out", trials=2).trials) == 2
 

@@ -28,8 +28,8 @@ def direct(q, k, v, center, scope):
 
 @pytest.mark.parametrize("scope,error", [(1.0, 4e-4), (5.0, 5e-5), (20.0, 2e-5)])
 def test_gradients_of_center_and_scope_in_long_documents(scope, error):
-    """Differences of moments: with one origin instead of one per quarter, the scope's gradient is wrong by 1 % and
-    more.
+    """Differences of moments: with one origin for the document instead of one per quarter, the scope's gradient is
+    wrong by 1 % or more.
     """
     gradients = []
     for function, dtype in ((direct, torch.float64), (focus_attention, torch.float32)):
@@ -78,7 +78,9 @@ def test_center_and_scope_get_gradient_without_each_other(which):
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkeypatch, width, padded, gradient):
-    """6 columns of the bias, 1 for padding, 9 more in the backward pass where a gradient is wanted; then the head."""
+    """There are 6 columns for the bias, 1 for padding, 9 more in the backward pass if a gradient is needed, and the
+    columns of the head.
+    """
     seen, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: seen.append([*a]) or kernel(*a, **k))
     for name in ("flash_attention", "flash_attention_backward"):
@@ -97,8 +99,8 @@ def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkey
 
 
 def test_everything_is_computed_in_the_widest_format():
-    """float64 if the queries are, whatever the dtype of ``center`` and ``scope``; a bias in the dtype of its
-    ``center``.
+    """The result is float64 if the queries are, regardless of the dtype of ``center`` and ``scope``; a bias has the
+    dtype of its ``center``.
     """
     inputs = random_inputs(7, 2.0, dtype=torch.float64)
     mixed = [x.float() if n > 2 else x for n, x in enumerate(inputs)]
@@ -138,7 +140,9 @@ def test_a_document_has_at_least_length_one():
 
 
 def test_hierarchical_attention_at_its_edges():
-    """A single word is certain; words in a sentence of probability 0 get none, even if the others are very small."""
+    """A single word has probability 1; words in a sentence of probability 0 get none, even if the others' probabilities
+    are tiny.
+    """
     one, ids = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[0, 1]])
     assert hierarchical_attention(one, torch.tensor([[[0.5, 0.5]]]), ids).tolist() == [[[1, 0]]]
     even = torch.tensor([[[0.5, 0.5]]])

@@ -1,4 +1,4 @@
-"""torch.compile: the layers of Transformers are one graph each, and compiled models compute what the others do."""
+"""torch.compile: each layer of a Transformer is one graph, and compiled models give the same results."""
 
 import pytest
 import torch

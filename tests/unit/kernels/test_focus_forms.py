@@ -62,7 +62,7 @@ def test_the_form_follows_the_precision_that_torch_is_told_to_multiply_in(monkey
     "form,scope", [("blocks", 0.0), *(("columns", scope) for scope in (0.0, 0.5, 1.0, 100.0, 8192.0))]
 )
 def test_documents_of_eight_thousand_tokens(form, scope):
-    """With one origin for the whole document the columns are wrong by 1e-3 at a scope of one token."""
+    """With one origin for the whole document, the columns are wrong by 1e-3 at a scope of one token."""
     length, rows = 8192, slice(0, None, 129)
     inputs = inputs_of(length, scope)
     out = focus_attention(*inputs, form=form)
@@ -84,7 +84,7 @@ def test_documents_of_eight_thousand_tokens(form, scope):
 
 @pytest.mark.parametrize("side", [False, True])
 def test_a_long_neighbour_and_padding_change_nothing(side):
-    """A short document keeps its one origin in a batch with one of several."""
+    """A short document keeps its single origin in a batch with a document that has several."""
     short = [x.detach() for x in inputs_of(300, 1.0)]
     long = [x.detach() for x in inputs_of(2500, 1.0)]
     fill = (2200, 0) if side else (0, 2200)

@@ -39,7 +39,9 @@ def eps(dtype):
 @pytest.mark.parametrize("gate", [-3e4, -20.0, 0.0, 20.0, 3e4])
 @pytest.mark.parametrize("kind", ["soft", "switch"])
 def test_a_pointer_is_the_one_of_float64(dtype, length, gate, kind):
-    """With saturated gates and attention on one word, for the same states and scores: only sums and logs differ."""
+    """With saturated gates and attention on one word, for the same states and scores, only sums and logarithms
+    differ.
+    """
     known, steps = 40, 3
     source = torch.randint(4, 60, (2, length), generator=torch.Generator().manual_seed(1))
     source[1, length // 2 :] = PAD
@@ -112,7 +114,7 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
 @pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
 @pytest.mark.parametrize("logit", [0.1, 1e3])
 def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
-    """The error is at most twice that error, even with saturated gates, and a few of the last bits."""
+    """The error is at most twice the plain operation's, even with saturated gates, plus a few last bits."""
     q, k, v = (drawn(1, 2, n, 16, seed=n).to(dtype) for n in (3, length, length))
     gate_q, gate_k = drawn(1, 2, 3, 16, size=logit).to(dtype), drawn(1, 2, length, 16, seed=9).to(dtype)
     found = saliency_attention(q, k, v, gate_q, gate_k, form=form)
@@ -141,7 +143,7 @@ def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, len
 
 @pytest.mark.parametrize("factors", ["tf32", "bf16", "fp16"])
 def test_columns_would_be_wrong_in_fewer_bits(factors):
-    """This is why no GPU uses the columns untested: with factors of 11 bits or fewer, the bias is lost."""
+    """This is why no GPU uses columns untested: with factors of 11 bits or fewer, the bias is lost."""
     length, dtype = 400, torch.float32
     q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
     center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
@@ -177,7 +179,7 @@ def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(sett
             focus_attention(*inputs)
     finally:
         torch.set_float32_matmul_precision(before)
-    assert caplog.text.count("focus-attention on cpu: its products are not known to be exact") == 1
+    assert caplog.text.count("focus-attention on cpu: its matrix products are not known to be exact") == 1
     torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
 
 

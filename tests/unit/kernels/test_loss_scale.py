@@ -1,4 +1,4 @@
-"""Half precision with a loss scaler: the scale stays where it begins while nothing overflows, and the model learns."""
+"""Half precision with a loss scaler: the scale does not change while nothing overflows, and the model learns."""
 
 import pytest
 from loss_scale import FIRST_SCALE, scales

@@ -14,7 +14,7 @@ from fairseq_etads.kernels.precision import in_float32
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.layers.pointer import Pointer
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -121,7 +121,9 @@ def test_a_layer_in_float32_runs_its_hooks():
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("size", [1.0, 3.0])
 def test_attention_weights_are_as_exact_as_fused_attention(dtype, size):
-    """At most twice its error; rounding scores to half precision before the softmax is up to 13 times worse."""
+    """The error is at most twice the plain operation's; rounding scores to half precision before the softmax is up to
+    13 times worse.
+    """
     generator = torch.Generator().manual_seed(0)
     q, k, v = ((size * torch.randn(2, 8, n, 64, generator=generator)).to(dtype) for n in (100, 400, 400))
     exact = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 8, -1) @ v.double()
@@ -207,7 +209,7 @@ def loss_of(model, task, autocast=None):
 @pytest.mark.parametrize("how", ["model", "autocast"])
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_are_float32_and_gradients_finite(name, how, dtype):
-    """A document without words and one of a single word are in the batch."""
+    """The batch contains a document without words and one with a single word."""
     arch, options = MODELS[name]
     task = make_task(tail=30, mark=True)
     expected, logs, _ = loss_of(make_model(arch, task, **options).train(), task)

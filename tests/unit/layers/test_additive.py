@@ -39,7 +39,7 @@ def ours(query, keys, **others):
 
 
 def one_by_one(query, keys, coverage=None, **others):
-    """Compute one step after another with the same keys, like a decoder."""
+    """Attend step by step with the same keys, like a decoder."""
     steps = SharedKeys(keys)
     parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
     return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
@@ -152,7 +152,7 @@ class Token:
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted):
-    """The pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
+    """The backward pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
     given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
     steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
     scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])

@@ -24,7 +24,7 @@ def randomise(module):
 
 
 def padded(states, left, width):
-    """Batch one (m, d) tensor per document as (width, B, d), with noise at padding, and the mask (B, width)."""
+    """Batch the documents' tensors (m, d) as (width, B, d), with noise at padding, and return the mask (B, width)."""
     batch, mask = torch.randn(width, len(states), WIDTH, dtype=torch.float64), torch.ones(len(states), width).bool()
     for row, document in enumerate(states):
         place = slice(width - len(document), width) if left else slice(0, len(document))
@@ -87,7 +87,7 @@ MECHANISMS = [
 
 
 def combined(**options):
-    """Every other mechanism, combined with the one in question."""
+    """Options of every other mechanism, to combine with the one under test."""
     return make_model("etads", encoder_layers=3, decoder_layers=3, pointer="soft", **options)
 
 
@@ -135,7 +135,9 @@ def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
 
 @pytest.mark.parametrize("gate", [False, True])
 def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
-    """These states are gated, if there is a gate, also when beams are reordered and documents leave the batch."""
+    """The pointer reads gated states if there is a gate, also when beams are reordered and documents leave the
+    batch.
+    """
     task = make_task(tail=20)
     model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=gate)
     tokens = make_batch(documents)

@@ -32,7 +32,7 @@ def model_of(arch, task=TASK):
 
 
 def selection_of(tokens, seed=1, low=0.0):
-    """Random probabilities; none at marks, end and padding."""
+    """Random probabilities, missing at marks, end symbols and padding."""
     r = random.Random(seed)
     values = [[r.uniform(low, 1) for _ in row] for row in tokens.tolist()]
     special = (tokens == PAD) | (tokens == EOS) | (tokens == MARK)
@@ -187,7 +187,7 @@ def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch
 
 
 def test_copied_positions_are_selected_ones():
-    """Most attention is on occurrences that may not be copied, while others of the same word may."""
+    """Most of the attention is on occurrences that may not be copied, while other occurrences of the same word may."""
     model = model_of("pg_coverage")
     model.decoder.pointer.gate.bias.data.fill_(-20.0)  # copies nearly always
     documents, q = [[45, 45, 45, 45, 45], [44, 46, 44, 46, 44]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
@@ -245,15 +245,15 @@ def test_options_of_decoding_are_checked():
         ({"selection_factor": 0.0}, "--selection-factor 0.0: choose more than 0"),
         ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),
         ({"min_sentences": -1}, "--min-sentences -1: choose 0 or more"),
-        ({"min_sentences": 2, "exact_length": 5}, "--exact-length and --min-sentences exclude one another"),
-        ({"min_sentences": 2}, '--min-sentences "<q>": the dictionary has no such token'),
+        ({"min_sentences": 2, "exact_length": 5}, "--exact-length and --min-sentences cannot be combined"),
+        ({"min_sentences": 2}, '--min-sentences "<q>": this is not a known word of the dictionary'),
     ):
         with pytest.raises(ValueError, match=message):
             SummaryGenerator([model_of("etads")], dictionary, **wrong)
 
 
 def riddle(r):
-    """A document with two unknown words and a word that tells which one is the answer; the selector's words: none."""
+    """A document with two unknown words and a word that tells which is the answer; the selector chooses no words."""
     document = [r.randint(5, 20) for _ in range(r.randint(3, 6))]
     names = r.sample(range(44, 53), 2)
     for name in names:
@@ -263,7 +263,9 @@ def riddle(r):
 
 @pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
 def test_a_question_that_only_the_selector_can_answer(arch):
-    """Either of two names may be the summary: the model learns to write one of them, the selector knows which one."""
+    """Either of two names may be the summary: the model learns to write one of them, and only the selector knows
+    which.
+    """
     task = recurrent_task()
     model, r = model_of(arch, task).train(), random.Random(8)
     criterion, optimizer = make_criterion(task, label_smoothing=0.0), torch.optim.Adam(model.parameters(), lr=0.01)

@@ -1,7 +1,7 @@
 """Dropout in all its places: in training, not in evaluation, and in inference with --retain-dropout.
 
-Attention weights are made visible: with queries of 0 the weights are equal, with the identity as values an attention's
-output is its weights as they are after dropout.
+Attention weights become visible: with queries of 0 the weights are equal, and with the identity as values, the output
+consists of the weights after dropout.
 """
 
 import pytest
@@ -16,8 +16,8 @@ from fairseq_etads.kernels.focus import focus_attention
 from fairseq_etads.layers.aggregation import Aggregation
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention
-from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
 
 P, WIDTH, ROWS = 0.3, 16, 40
 
@@ -44,7 +44,7 @@ def identity(attention):
 
 
 def one_hot(rows):
-    """(S, rows, S): another unit vector at each place, so that values tell their origin."""
+    """Values (S, rows, S) with a different unit vector at each place, so that they tell their origin."""
     return torch.eye(WIDTH)[:, None].expand(-1, rows, -1)
 
 
@@ -223,7 +223,7 @@ def test_grus_keep_dropping_between_layers_where_dropout_is_retained(packed):
 
 
 def watched(module, which):
-    """Collect a module's inputs (``which`` "in") or outputs ("out") from now on, in a list."""
+    """Collect a module's inputs (``which`` "in") or outputs ("out") in a list from now on."""
     seen = []
     if which == "in":
         module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].detach().clone()))
@@ -277,7 +277,9 @@ def test_the_recurrent_encoder_drops_words_factors_and_states(arch):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_grus_drop_between_layers(packed):
-    """A second layer with a small multiple of its input as new state shows which of the first layer's values are 0."""
+    """A second layer that gets a small multiple of its input as its new state shows which of the first layer's values
+    are 0.
+    """
     gru = BidirectionalGRU(4, 16, layers=2, dropout=P)
     x, padding = torch.randn(50, 3, 4), torch.zeros(50, 3, dtype=torch.bool)
     if packed:

@@ -17,7 +17,7 @@ HARDLY = 1e-9
 
 
 def in_blocks(monkeypatch):
-    """Let every attention be computed in blocks of three queries; returns the list of calls."""
+    """Compute every attention in blocks of three queries; returns the list of calls."""
     monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
     monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", 1)
     calls = []

@@ -97,7 +97,9 @@ def test_weights_trained_without_sharing_are_refused_in_words():
 
 
 def test_weights_trained_with_sharing_are_refused_in_words():
-    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, but this model is without"):
+    with pytest.raises(
+        ValueError, match="trained with --share-encoder-decoder-layers, but this model does not have this option"
+    ):
         make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
 
 
@@ -173,7 +175,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arch,cfg,changes,message",
     [
-        ("etads_basic", {}, {}, "another model than .*differ in decoder"),
+        ("etads_basic", {}, {}, "a different model from .*differ in decoder"),
         ("etads", {"pointer": "switch"}, {}, "differ in pointer"),
         ("etads", {}, {"task_state": {"source_dictionary": "ab"}}, "differ in source_dictionary"),
         ("etads", {}, {"model": {"a": 1}}, "values that are not tensors"),
@@ -221,5 +223,5 @@ def test_other_dropout_does_not_matter(tmp_path):
 )
 def test_other_shapes_are_refused_in_words(option, value):
     name = option.replace("_", "-")
-    with pytest.raises(ValueError, match=rf"one shape, but --encoder-{name} is .* and --decoder-{name} is {value}"):
+    with pytest.raises(ValueError, match=rf"equal shape, but --encoder-{name} is .* and --decoder-{name} is {value}"):
         make_model("etads", **SHARE, **{f"decoder_{option}": value})

@@ -80,7 +80,7 @@ def test_threads_make_and_use_one_copy_of_the_weights(monkeypatch):
 
 
 def test_a_model_goes_back_to_training_after_the_last_search(documents):
-    """With dropout; a search that ends must not change the mode under one that continues."""
+    """With dropout, a search that ends must not change the mode under one that continues."""
     model = scripted_model(DICTIONARY)
     model.train()
     modes = []
@@ -123,7 +123,7 @@ def test_scoring_references_does_not_change_how_switches_decide_elsewhere():
 
 
 class SlowList(list):
-    """A list in which other threads run between reading the length and the next entry."""
+    """A list that lets other threads run between reading its length and its next entry."""
 
     def append(self, item):
         time.sleep(1e-5)

@@ -103,7 +103,7 @@ def test_with_the_mechanisms_off_the_outputs_are_those_of_bart(bart, checkpoint)
 
 
 def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_they_learn(bart, checkpoint):
-    """After training starts, each mechanism changes the outputs."""
+    """After some training, each mechanism changes the outputs."""
     model = begin(checkpoint)
     for found, expected in zip(run(model), run(bart)):
         torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
@@ -115,14 +115,14 @@ def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_
 
 
 def change(model, name):
-    """Set weights with such names to values as after training."""
+    """Set weights with these names to values as after training."""
     with torch.no_grad():
         for weight in (weight for found, weight in model.named_parameters() if found.startswith(name)):
             weight.normal_()
 
 
 def test_a_pointer_leaves_bart_the_probability_that_it_is_given(bart, checkpoint):
-    """P(w) is between P_BART(w) times p_gen and that plus 1 - p_gen; p_gen is the same in every state."""
+    """P(w) is between P_BART(w) times p_gen and this product plus 1 - p_gen; p_gen is the same in every state."""
     expected = run(bart)[1][..., :-1].softmax(-1)
     for probability in (0.9, 0.999):
         model = begin(checkpoint, pointer="soft", pointer_initial_generate=probability)
@@ -209,7 +209,7 @@ def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_
 
 
 def old_names(weights):
-    """One weight for queries, keys and values, and no output layer, as fairseq had it; a classification head."""
+    """One weight for queries, keys and values, no output layer (as in old fairseq), and a classification head."""
     attentions = {name[: -len("q_proj.weight")] for name in weights if name.endswith("q_proj.weight")}
     for attention in attentions:
         for kind in ("weight", "bias"):

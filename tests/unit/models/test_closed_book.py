@@ -10,7 +10,7 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
 from seeds import shifted
 
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 TASK = recurrent_task()
 ARCHS = ("pg_coverage", "pointer_generator_coverage")
@@ -167,7 +167,7 @@ def test_what_has_no_effect_or_cannot_be_is_refused():
 
 
 def toy(seed, count=32):
-    """Documents with two of four words; the same words are the summaries."""
+    """Documents with two of four words; the summaries are the same words."""
     words = torch.randint(5, 9, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
     return words, words
 
@@ -202,7 +202,7 @@ def test_only_with_it_the_last_state_remembers_the_document():
 
 
 def first_weights(**options):
-    """A model of the paper's sizes with its first weights, which the helpers of other tests would change."""
+    """A model of the paper's sizes with its initial weights, which the helpers of other tests would change."""
     config = model_config("pointer_generator_coverage", closed_book_decoder=True, **options)
     torch.manual_seed(1)
     return ARCH_MODEL_REGISTRY["pointer_generator_coverage"].build_model(config, make_task())

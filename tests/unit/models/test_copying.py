@@ -58,7 +58,7 @@ def test_copied_words_come_out_under_their_own_ids(kind):
 
 
 def test_documents_that_finish_early_leave_the_others_their_words():
-    """The document that finishes first has the most words of its own, so that the batch then needs fewer slots."""
+    """The document that finishes first has the most words of its own, so the batch needs fewer slots afterwards."""
     documents = [[9, 9, 9, 50, 51, 52, 53, 54, 55, 56], *DOCUMENTS]
     task = make_task(tail=TAIL)
     model = copying(task, logit=0.0)
@@ -110,7 +110,7 @@ def test_constraints_may_hold_copied_words():
 
 
 def test_the_dictionary_may_grow_after_the_model_was_built():
-    """The dictionary grows in interactive use, and where fairseq encodes its own output, also without a copy tail."""
+    """The dictionary grows in interactive use, and when fairseq encodes its own output, also without a copy tail."""
     for pointer in ("none", "soft"):
         task = make_task()
         model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
@@ -233,7 +233,7 @@ def test_alignments_are_made_from_the_attention():
 
 def test_replacing_and_aligning_exclude_one_another():
     task = make_task(tail=TAIL)
-    with pytest.raises(ValueError, match="exclude one another"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         task.build_generator([copying(task)], options(replace_unk="", print_alignment="hard"))
 
 

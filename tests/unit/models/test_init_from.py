@@ -1,4 +1,4 @@
-"""--init-from: weights that are loaded from another model's checkpoint, listed ones, and refused ones."""
+"""--init-from: loaded weights of another model's checkpoint, listed ones, and refused ones."""
 
 import logging
 
@@ -29,7 +29,7 @@ def save(model, path, task=None, **changes):
 
 
 def changed(model):
-    """The model with weights that no new model has."""
+    """The model, with weights that differ from any new model's."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
@@ -52,7 +52,7 @@ def recurrent(**options):
 
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
-    """Also one trained by fairseq's translation task, with rows for all words and without a fingerprint."""
+    """This includes a checkpoint of fairseq's translation task, with rows for all words and without a fingerprint."""
     if fairseqs:
         learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
         lengths = {"max_source_positions": 401, "max_target_positions": 50}
@@ -116,7 +116,9 @@ def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog)
     with pytest.raises(ValueError, match=r"different weights in encoder.layers.0.* and decoder.layers.0.*--share-"):
         load_initial_weights(model, save(unshared, tmp_path / "unshared.pt"), steps_task())
     apart = changed(make_model("etads_basic", steps_task(), share_all_embeddings=False))
-    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which are one"):
+    with pytest.raises(
+        ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which this model shares"
+    ):
         load_initial_weights(make_model("etads", steps_task()), save(apart, tmp_path / "apart.pt"), steps_task())
 
 
@@ -138,7 +140,7 @@ def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
         load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
     path = save(recurrent(), tmp_path / "gru.pt")
-    with pytest.raises(ValueError, match=r"no matching weight for this model; .*decoder.cell.weight_ih"):
+    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
         load_initial_weights(model, path, task)
     torch.save({"weights": 1}, tmp_path / "x.pt")
     with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):
@@ -172,7 +174,7 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
     (tmp_path / "plain.pt").unlink()
     assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
     for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}):
-        with pytest.raises(ValueError, match="exclude one another"):
+        with pytest.raises(ValueError, match="cannot be combined"):
             is_first_launch(init_task(tmp_path, **option).cfg)
 
 

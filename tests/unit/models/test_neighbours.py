@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.neighbours import NeighbourInputs, decoder_offsets, encoder_offsets
+from fairseq_etads.models.transformer import NeighbourInputs, decoder_offsets, encoder_offsets
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}
@@ -57,7 +57,9 @@ def test_inputs_and_gradients_are_those_of_the_loop(offsets):
 
 @pytest.mark.parametrize("options", [{}, {"encoder_learned_pos": False, "decoder_learned_pos": False}])
 def test_the_inputs_of_the_first_layers_are_those_of_the_loop(options, documents):
-    """Inputs of encoder and decoder inside a model have its scale and positions, and nothing from later words."""
+    """Inside a model, the inputs of encoder and decoder have its scale and positions, and do not depend on later
+    words.
+    """
     model = with_neighbours(**options)
     seen = {}
     for side in ("encoder", "decoder"):
@@ -108,7 +110,7 @@ def test_padding_on_either_side_and_other_texts_of_a_batch_change_nothing(docume
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_map_receives_gradient(shared, documents):
-    """The maps get a gradient even where they are zero, as at the start."""
+    """The maps get a gradient even if they are zero, as at the start."""
     model = make_model("etads", share_all_embeddings=shared, **BOTH).train()
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     out = model(tokens, tokens.ne(PAD).sum(1), previous)[0]
@@ -185,7 +187,7 @@ def test_the_search_finds_what_fairseqs_finds_without_a_shared_state(documents):
 
 
 def test_a_copy_of_a_model_has_its_own_neighbours(documents):
-    """The decoder adds them by a hook, which must not lead back to the model that was copied."""
+    """The decoder adds them in a hook, which must not lead back to the original of a copied model."""
     model = with_neighbours()
     other = copy.deepcopy(model)
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)

@@ -85,7 +85,9 @@ TRANSFORMER = {
         ({"quant_noise_pq_block_size": 4}, "--quant-noise-pq-block-size 4 has no effect without --quant-noise-pq"),
         ({"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 5}, "-size 5 does not divide --encoder-embed-dim"),
     ],
-    "quant_noise_scalar": [({"quant_noise_scalar": 0.3}, "--quant-noise-scalar 0.3 works with fairseq's own embedd")],
+    "quant_noise_scalar": [
+        ({"quant_noise_scalar": 0.3}, "--quant-noise-scalar 0.3 works only with fairseq's own embedd")
+    ],
     "min_params_to_wrap": [{"min_params_to_wrap": 5}],
     "no_decoder_final_norm": [
         {"no_decoder_final_norm": True, "decoder_normalize_before": True},
@@ -389,7 +391,7 @@ def test_each_option_works_or_is_refused_in_words(arch, options, message):
 
 @pytest.mark.parametrize("arch", FAMILIES)
 def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, caplog):
-    """With --coverage-loss only --decoder-layerdrop without a pointer is refused (test_checks.py)."""
+    """With --coverage-loss, only --decoder-layerdrop without a pointer is refused (test_checks.py)."""
     caplog.set_level(logging.ERROR)
     at_once = {
         "etads": {

@@ -1,4 +1,4 @@
-"""Tasks, models, generators and settings go to other processes, and decode there as they did here."""
+"""Tasks, models, generators and settings can be sent to other processes, and decode there as they did here."""
 
 import copy
 import multiprocessing
@@ -26,7 +26,7 @@ class Options:
 
 
 def used(task, model, **settings):
-    """A generator of the task that has already decoded, so that it holds packed weights."""
+    """A generator of the task that has already decoded, so it holds packed weights."""
     generator = task.build_generator([model], Options(), extra_gen_cls_kwargs=settings)
     decode(task, generator)
     return generator

@@ -15,7 +15,7 @@ from fairseq_etads.jobs.architectures import count_parameters
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
 from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
 from fairseq_etads.training.lazy_optimisers import LazyAdagrad
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 PLAIN = 21_499_600
 """Number in See et al.'s section 5, at 50,000 words: the model without a pointer."""
@@ -210,7 +210,9 @@ def test_the_cells_last_states_do_not_depend_on_padding():
 
 
 def test_coverage_is_all_that_the_second_preset_adds():
-    """With w_c = 0 it equals the first one to the bit; with another w_c it differs from the second step on."""
+    """With w_c = 0, the outputs equal the model's without coverage bit for bit; with another w_c, they differ from the
+    second step on.
+    """
     plain, covered = recurrent("pointer_generator"), recurrent("pointer_generator_coverage")
     missing = covered.load_state_dict(plain.state_dict(), strict=False)
     assert missing.missing_keys == ["decoder.coverage_weight"] and not missing.unexpected_keys
@@ -240,8 +242,8 @@ def test_one_table_for_both_inputs_and_another_one_for_the_output():
     [
         ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
         ({"share_decoder_input_output_embed": True}, "together they are --share-all-embeddings; give that instead"),
-        ({"decoder_embed_dim": 8}, "--share-input-embeddings needs one width; --encoder-embed-dim is 16 and"),
-        ({"decoder_embed_path": "x"}, "--share-input-embeddings has one table: give --encoder-embed-path alone"),
+        ({"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths; --encoder-embed-dim is 16 and"),
+        ({"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encoder-embed-path"),
         (
             {"share_input_embeddings": False, "share_all_embeddings": True},
             "--share-all-embeddings needs an output layer as wide as word vectors; --readout-dim is 12",
@@ -303,7 +305,7 @@ def test_word_vectors_of_a_file_are_not_begun_anew(tmp_path):
 
 
 def test_it_learns_eight_pairs_in_forty_updates():
-    """With the paper's initial weights, optimiser and loss; every second word of the summaries has to be copied."""
+    """With the paper's initial weights, optimiser and loss, every second word of the summaries has to be copied."""
     task = recurrent_task()
     model = recurrent("pointer_generator_coverage", task, paper_init=True, encoder_hidden_size=32).train()
     numbers = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""The pooled sentence extractor: its features against a loop, its two halves, and checkpoints from before it."""
+"""The pooled sentence extractor: its features against a loop, its two halves, and older checkpoints."""
 
 import math
 from argparse import Namespace
@@ -191,7 +191,7 @@ def test_a_document_stays_in_its_half():
 
 @pytest.mark.parametrize("given", [True, False])
 def test_extractors_from_before_load_as_they_were(given):
-    """Their options say nothing of pools and halves, and their weights have the same names."""
+    """Older options do not mention pools and halves, and their weights have the same names."""
     task = make_task(mark=True)
     names = ("encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
     old = model_config("sentence_extractor", **dict.fromkeys(names, 5))

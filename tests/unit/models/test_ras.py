@@ -115,7 +115,7 @@ def test_words_behind_the_last_position_share_its_vector():
 
 
 def test_dot_attention_has_the_gradient_of_the_plain_product():
-    """Formed once for all steps; in two backward passes."""
+    """The projection is computed once for all steps, and works in two backward passes."""
     torch.manual_seed(1)
     plain = torch.randn(2, 5, 3, requires_grad=True)
     hidden = torch.randn(4, 2, 3, requires_grad=True)  # steps, documents
@@ -140,7 +140,7 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
             "--hierarchical-attention does not go with --encoder conv: it",
         ),
         ({"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
-        ({"encoder": "rnn"}, "--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm"),
+        ({"encoder": "rnn"}, "--rnn-cell elman works only in decoders: give --encoder conv, or choose gru or lstm"),
         ({"encoder": "rnn", "encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
         ({"uniform_init": -1.0}, "--uniform-init -1.0: choose 0 or more"),
         ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),

@@ -35,8 +35,8 @@ def test_presets_have_the_papers_sizes():
         ({"encoder_hidden_size": 0}, "--encoder-hidden-size 0: choose 1 or more"),
         ({"dropout": 1.5}, "--dropout 1.5"),
         ({"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
-        ({"source_factors": "tf:x"}, '"tf:x" is not a new name'),
-        ({"source_factors": "tf,tf"}, '"tf" is not a new name'),
+        ({"source_factors": "tf:x"}, '"tf:x" must be a new name'),
+        ({"source_factors": "tf,tf"}, '"tf" must be a new name'),
         ({"share_all_embeddings": True, "decoder_embed_dim": 8}, "--encoder-embed-dim is 16 and --decoder-embed-dim 8"),
         ({"encoder_embed_path": "/nowhere/vectors"}, '--encoder-embed-path "/nowhere/vectors": no such file'),
     ],
@@ -57,7 +57,7 @@ def test_what_the_data_lacks_is_refused_in_words():
     with pytest.raises(ValueError, match=r'--hierarchical-attention: .*no "<q>"'):
         recurrent("words_lvt2k_hieratt", task)
     task.factor_dictionaries = {"keys": make_dictionary(words=3)}
-    with pytest.raises(ValueError, match='torch needs the name "keys"; rename the factor'):
+    with pytest.raises(ValueError, match='torch reserves the name "keys"; rename the factor'):
         recurrent("gru_seq2seq", task, source_factors="all")
     task.tgt_dict = make_dictionary(words=20)
     for changes in ({"pointer": "soft"}, {"share_all_embeddings": True}):
@@ -110,7 +110,7 @@ def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message)
 
 
 def test_word_vectors_begin_with_the_deviation_of_the_document():
-    """docs/recurrent.md; vectors from files replace these."""
+    """See docs/recurrent.md; vectors from files replace these."""
     model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
     for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
         assert weight[PAD].eq(0).all()

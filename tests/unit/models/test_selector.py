@@ -29,7 +29,7 @@ def build(arch, **options):
 
 
 def units(model, documents, **options):
-    """The probabilities of each document's units that are read, in order."""
+    """Probabilities of each document's units within the limit, in order."""
     with torch.no_grad():
         logits, real = model(make_batch(documents, **options))
     return [row[there].tolist() for row, there in zip(logits.sigmoid(), real)]
@@ -127,7 +127,7 @@ def test_the_memory_of_what_was_taken_is_that_of_the_paper():
 
 
 def make_labels(tokens, unit):
-    """A label that can be learned: words below 8 are copied, and sentences with such a word."""
+    """Learnable labels: words below 8 are copied, and sentences with such a word are selected."""
     labels = ((tokens < 8) & (tokens > 3)).float()
     if unit == "sentences":
         for row, values in zip(tokens, labels):
@@ -138,7 +138,7 @@ def make_labels(tokens, unit):
 
 
 def train(task, model, steps, seed=6):
-    """Train on random documents; the criterion's last figures."""
+    """Train on random documents; returns the criterion's last figures."""
     criterion = task.build_criterion(model_config_of_criterion())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     r = random.Random(seed)
@@ -246,7 +246,7 @@ def test_what_does_not_go_with_a_selector_is_refused():
 
     with pytest.raises(ValueError, match="summarization_nll does not go with an architecture that selects"):
         make_criterion(task)
-    with pytest.raises(ValueError, match="writes no summaries: use it with etads-select"):
+    with pytest.raises(ValueError, match="cannot write summaries: use it with etads-select"):
         task.build_generator([model], None)
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):

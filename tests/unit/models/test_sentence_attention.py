@@ -25,7 +25,7 @@ LONG = [5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45, MARK, 8, 12, MARK, MARK, 9]  
 
 
 def sharp(model):
-    """The model with strong preferences of attention and extractor."""
+    """The model, with strong preferences of attention and extractor."""
     with torch.no_grad():
         model.decoder.attention.weight.mul_(20)
         model.decoder.coverage_weight.mul_(20)
@@ -172,7 +172,7 @@ def test_padding_and_the_other_documents_do_not_count_in_the_losses():
 
 
 def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
-    """Its gradient raises beta of the sentence with the attention, and the attention to likely sentences."""
+    """Its gradient raises beta of the attended sentence, and the attention to probable sentences."""
     model = sharp(recurrent(ARCH).double()).train()
     sample = make_sample([[5, 6, 7, MARK, 8, 9, 10]], [[8, 9]])
 
@@ -225,10 +225,10 @@ def trained(tmp_path, monkeypatch):
     task = recurrent_task(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(tmp_path / "run"))
     sizes = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
     extractor = task.build_model(model_config("sentence_extractor", **sizes))
-    abstracter = task.build_model(config("pointer_generator_coverage"))
+    abstractor = task.build_model(config("pointer_generator_coverage"))
     task.cfg.extractor = save(extractor, tmp_path / "extractor.pt", task)
-    task.cfg.init_from = save(abstracter, tmp_path / "abstracter.pt", task)
-    return task, extractor, abstracter
+    task.cfg.init_from = save(abstractor, tmp_path / "abstractor.pt", task)
+    return task, extractor, abstractor
 
 
 def same(model, state, prefix=""):
@@ -238,10 +238,10 @@ def same(model, state, prefix=""):
 
 def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path, caplog):
     caplog.set_level("INFO")
-    task, extractor, abstracter = trained
+    task, extractor, abstractor = trained
     model = task.build_model(config())
-    assert same(model, extractor.state_dict(), "encoder.extractor.") and same(model, abstracter.state_dict())
-    assert len(model.state_dict()) == len(extractor.state_dict()) + len(abstracter.state_dict())
+    assert same(model, extractor.state_dict(), "encoder.extractor.") and same(model, abstractor.state_dict())
+    assert len(model.state_dict()) == len(extractor.state_dict()) + len(abstractor.state_dict())
     said = caplog.text
     assert f"--extractor {task.cfg.extractor}: loaded" in said and "(100.0%)" in said
     (new,) = {line.split("does not have them: ")[1] for line in said.splitlines() if "does not have them" in line}
@@ -254,7 +254,7 @@ def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path, cap
     load_initial_weights(other, together, task)
     assert same(other, extractor.state_dict())
     task.cfg.init_from, task.cfg.extractor = together, None
-    assert same(task.build_model(config("pointer_generator_coverage")), abstracter.state_dict())
+    assert same(task.build_model(config("pointer_generator_coverage")), abstractor.state_dict())
     assert "in the checkpoint, but not in this model: encoder.extractor" in caplog.text
 
 
@@ -262,15 +262,15 @@ def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path, cap
     "change, message",
     [
         ({"extractor": "nowhere.pt"}, '--extractor "nowhere.pt": no such file'),
-        ({"extractor": "abstracter"}, "abstracter.pt: not a checkpoint of --arch sentence_extractor"),
-        ({"restore_file": "x.pt"}, "--extractor .* and --restore-file exclude one another"),
+        ({"extractor": "abstractor"}, "abstractor.pt: not a checkpoint of --arch sentence_extractor"),
+        ({"restore_file": "x.pt"}, "--extractor .* and --restore-file cannot be combined"),
     ],
 )
 def test_another_checkpoint_than_an_extractors_is_refused(trained, change, message):
     task, _, _ = trained
-    task.cfg.init_from, abstracter = None, task.cfg.init_from
+    task.cfg.init_from, abstractor = None, task.cfg.init_from
     for name, value in change.items():
-        setattr(task.cfg, name, abstracter if value == "abstracter" else value)
+        setattr(task.cfg, name, abstractor if value == "abstractor" else value)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         task.build_model(config())
     with pytest.raises(ValueError, match=r"--extractor .* has no effect without --sentence-attention extractor"):
@@ -352,7 +352,7 @@ def train(parameters, criterion, model, steps, rate, r):
 
 
 def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
-    """Stage by stage as in the paper: an extractor first, then both together, with and without that loss."""
+    """Train in stages as in the paper: first an extractor, then both together, with and without that loss."""
     torch.manual_seed(shifted(2))
     r = random.Random(shifted(3))
     sizes = {"extractor_embed_dim": 16, "extractor_hidden_size": 12, "max_sentence_words": 10, "coverage": False}

@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
-from fairseq_etads.layers.transformer import BridgeAttention
+from fairseq_etads.models.transformer import BridgeAttention
 from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
 
 ARCHS = sorted(PRESETS)
@@ -343,7 +343,9 @@ def test_weights_of_another_dictionary_are_refused_in_words():
 
 
 def test_the_gate_begins_with_small_weights():
-    """Xavier's deviation over the root of 2, like fairseq's own projections; logits of unit states then have 4."""
+    """Standard deviation: Xavier's over the root of 2, like fairseq's own projections; logits of unit states then have
+    4.
+    """
     torch.manual_seed(0)
     attention = BridgeAttention(512, 8, saliency=True, kdim=512, vdim=512)
     logits = []

@@ -89,7 +89,7 @@ def flip(path, place):
 
 
 def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
-    """torch itself would load it, with another weight."""
+    """torch itself would load it, with a different weight."""
     state = {**MINIMAL, "model": {"weight": torch.arange(1000.0)}}
     for name in ("checkpoint_1_4.pt", "checkpoint_best.pt", "checkpoint_last.pt"):
         torch.save(state, tmp_path / name)
@@ -109,7 +109,7 @@ def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
 
 
 def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path):
-    """Formerly crash.pt was recommended: it is newer, but training from it starts at the first epoch."""
+    """Formerly, crash.pt was recommended: it is newer, but training from it starts again at the first epoch."""
 
     def save(name, updates, **changes):
         history = [{**HISTORY, "num_updates": updates}]
@@ -171,7 +171,7 @@ def test_other_files_are_named_without_advice_to_load_them_unsafely(write, tmp_p
     with pytest.raises((compat.DamagedCheckpointError, compat.UnsafeCheckpointError)) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "other.pt"))
     message = str(error.value)
-    assert message.startswith(f"{tmp_path / 'other.pt'}: ") and "torch.save did not write it" in message
+    assert message.startswith(f"{tmp_path / 'other.pt'}: ") and "was not written by torch.save" in message
     assert "weights_only" not in message and "neighbour.pt" not in message, "the other file is no better"
 
 
@@ -232,7 +232,7 @@ def test_installing_twice_changes_nothing():
 
 
 def test_what_makes_a_gradient_not_finite_is_looked_for_in_our_models_too(caplog):
-    """fairseq repeats such an update with hooks; with these, torch raised StopIteration for encoders' dictionaries."""
+    """fairseq repeats such an update with hooks; torch then raised StopIteration for encoders' dictionaries."""
     model = make_model("etads", pointer="soft").train()
     tokens = make_batch([[5, 6, 7]])
     with torch.no_grad():

@@ -300,7 +300,7 @@ def test_files_may_stand_before_and_behind_options(capsys):
 
 
 def test_the_version_is_no_parsed_option():
-    """etads-corpus records its options in report.json, and refuses to continue with others."""
+    """etads-corpus stores its options in report.json, and refuses to continue with different ones."""
     assert set(vars(parser().parse_args([]))) == {"output", "beam", "part"}
 
 

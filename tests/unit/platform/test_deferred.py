@@ -1,4 +1,4 @@
-"""Deferred imports: nothing is imported before it is used, and what was imported works."""
+"""Deferred imports: nothing is imported before it is used, and imported names work."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, by one process at a time, and never over what is read."""
+"""Files are written completely or not at all, by one process at a time, and never over an input."""
 
 import errno
 import os
@@ -86,7 +86,7 @@ def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_
     path = tmp_path / "out.txt"
     path.write_text("old")
     first = other(path, "file")
-    said = rf"out.txt: it is being written now \(-c, process {first.pid} on .*since 20"
+    said = rf"out.txt: is being written at the moment \(-c, process {first.pid} on .*since 20"
     with pytest.raises(InputError, match=said), writing(path):
         pytest.fail("two processes write one file")
     assert path.read_text() == "old"
@@ -107,7 +107,7 @@ def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
         assert names(out) == [".lock", "a"]
     assert names(out) == ["a"]
     first = other(out, "folder")
-    said = f"--out {out}: it is being written now .*process {first.pid} "
+    said = f"--out {out}: is being written at the moment .*process {first.pid} "
     with pytest.raises(InputError, match=said), locked(out, "--out", folder=True):
         pytest.fail("two processes write one folder")
 
@@ -124,7 +124,7 @@ def test_folders_that_stay_empty_are_not_left(tmp_path):
 
 
 def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
-    """A lock file is deleted by the one who holds it; who has opened it before must not think that it has the lock."""
+    """A lock file is deleted by its holder; a process that opened it before must not believe that it has the lock."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom fairseq_etads.platform.errors import InputError\n"
         "from fairseq_etads.platform.outputs import locked\n"
@@ -146,7 +146,7 @@ def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
 
 def test_an_output_has_as_many_lines_as_were_read(tmp_path):
     path = tmp_path / "out.txt"
-    said = r"out\.txt: 1 lines were written for 2 that were read; nothing was kept"
+    said = r"out\.txt: 1 lines were written for 2 input lines, so the output was discarded"
     with pytest.raises(InputError, match=said), writing(path, lines=lambda: 2) as file:
         file.write("one\n")
     assert names(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Language models, allowed words and required words with pointers and candidates: they see ids of the dictionary."""
+"""Language models, allowed words and required words with pointers and candidates: all use ids of the dictionary."""
 
 import argparse
 import logging
@@ -62,7 +62,7 @@ def slow_predict(model, document, language_model=None, weight=0.0, allowed=None)
 @pytest.mark.parametrize("trick", [0, 25])
 @pytest.mark.parametrize("tail", [0, 9])
 def test_a_language_model_scores_copied_words_as_unknown_ones(trick, tail):
-    """Also a model with a dictionary that has entries after the known words, like the data's own."""
+    """This includes a model with a dictionary that has entries after the known words, like the data's own."""
     model, weight, copied, changed = copying(trick), 0.8, 0, 0
     language_model = scripted_language_model(make_dictionary(tail=tail, mark=True))
     options = {"beam_size": 3, "max_len_b": LONGEST, "early_stopping": "admissible", "nbest": 3}
@@ -109,7 +109,7 @@ def test_summaries_are_not_longer_than_the_language_model_reads():
 
 @pytest.mark.parametrize("trick", [0, 25])
 def test_allowed_words_are_words_of_the_dictionary(trick):
-    """A function that lets words follow one another in ascending order; some documents lack some of them."""
+    """A function that allows words only in ascending order; some documents lack some of them."""
     model, seen = copying(trick), set()
     numbers = [70, 20, 45]
 
@@ -209,14 +209,14 @@ def test_other_searches_take_beams_that_are_wider_than_the_vocabulary(beam):
 
 
 def test_documents_without_a_possible_summary_are_counted(caplog):
-    """Never a silent hypothesis of score -inf: the function allows nothing for one of the documents."""
+    """There is never a silent hypothesis of score -inf: the function allows no word for one of the documents."""
     model = copying(0)
     strategy = search.PrefixConstrainedBeamSearch(DICTIONARY, lambda number, _: [] if number == 7 else [EOS, 5, 6])
     generator = SummaryGenerator([model], DICTIONARY, 2, max_len_b=3, search_strategy=strategy)
     with caplog.at_level(logging.WARNING):
         found = generator.generate(None, sample_of(model, DOCUMENTS, [1, 7, 2]))
     assert [row[0]["score"].item() == -math.inf for row in found] == [False, True, False]
-    assert "1 document(s) (numbers 7): no summary that the options allow has a probability" in caplog.text
+    assert "1 document(s) (numbers 7): every summary allowed by the options has probability 0" in caplog.text
 
 
 def test_a_prefix_does_not_end_a_summary_of_exact_length():

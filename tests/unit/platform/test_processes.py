@@ -15,7 +15,7 @@ from fairseq_etads.platform.processes import process_pool
 
 @pytest.fixture(autouse=True)
 def command(monkeypatch):
-    """Act like a command with processes that import neither torch nor fairseq, although pytest's do."""
+    """Act like a command with processes that import neither torch nor fairseq, although pytest's processes do."""
     monkeypatch.setattr(sys, "argv", ["etads-corpus"])
 
 
@@ -49,7 +49,7 @@ def test_what_a_process_raises_arrives(jobs):
     ],
 )
 def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
-    """A pool of processes only reports that a process has ended, as if memory had been short."""
+    """A pool of processes only reports that a process has ended, as if it had run out of memory."""
     with pytest.raises(error, match=words):
         list(ordered_map(double, range(200), jobs, start, (), small=64))
 

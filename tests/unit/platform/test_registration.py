@@ -37,7 +37,7 @@ def run(code):
 
 @pytest.mark.parametrize("program", ["etads-models", "fairseq-train", "notebook.py"])
 def test_imports_are_light_in_every_program(program):
-    """The program's name once decided this: in a notebook, scoring waited for torch and fairseq."""
+    """This once depended on the program's name, so scoring in a notebook waited for torch and fairseq."""
     modules = [
         *("fairseq_etads", "fairseq_etads.version", "fairseq_etads.evaluation", "fairseq_etads.evaluation.rouge"),
         *("fairseq_etads.commands.rouge", "fairseq_etads.commands.summarize", "fairseq_etads.commands.export"),

@@ -1,4 +1,4 @@
-"""platform/resuming.py: batches continued by other workers, and options that differ from the checkpoint's."""
+"""platform/resuming.py: continuing with another number of workers, and options that differ from the checkpoint's."""
 
 import logging
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def all_read(workers, state=None, chunk=1, updates=None):
 @pytest.mark.parametrize("first", [(1, 1, 3), (1, 2, 2), (2, 1, 2), (2, 2, 1), (3, 1, 2), (4, 1, 1)])
 @pytest.mark.parametrize("then", [(1, 1), (1, 2), (1, 4), (2, 1), (2, 3), (3, 1), (4, 2)])
 def test_another_number_of_workers_reads_what_is_left_of_an_epoch(first, then):
-    """fairseq took the batches of one worker for as many of each: some were read twice, or none was left."""
+    """fairseq counted one worker's batches for every worker: some were read twice, or none was left."""
     workers, chunk, updates = first
     before, state = all_read(workers, None, chunk, updates)
     state["is_shared_out_again"] = then[1] != chunk  # as Trainer.load_checkpoint's wrapper sets it
@@ -107,7 +107,7 @@ def test_an_order_that_depends_on_the_number_of_workers_is_refused():
 
 @pytest.mark.parametrize("reuse", [True, False])
 def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
-    """fairseq kept the order of the first epoch for all later ones, because it keeps what loads the data."""
+    """fairseq kept the order of the first epoch for all later ones, because it keeps the data loader."""
     part = batches(reuse_dataloader=reuse)
     orders = [read(part.next_epoch_itr(shuffle=epoch > 2)) for epoch in (1, 2, 3, 4)]
     assert orders[0] == orders[1] == list(range(BATCHES))
@@ -127,7 +127,7 @@ def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
     ],
 )
 def test_the_options_of_an_optimiser_are_found_in_it(option, value, expected):
-    """A group that has another value than the checkpoint's option got it in another way, and keeps it."""
+    """If a group's value differs from the checkpoint's option, it was set in another way, and is kept."""
     group = {"params": [], "lr": 0.1, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.0, "momentum": 0.95}
     assert resuming._key(group, option, value) == expected
 

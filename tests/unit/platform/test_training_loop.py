@@ -36,7 +36,9 @@ def validations(updates, per_epoch, **options):
 
 
 def test_saving_does_not_validate_where_an_interval_of_validations_is_given():
-    """Patience counts validations: with a save every 2 updates and 5 of patience, it ended after 10 instead of 30."""
+    """Patience counts validations: with a save every 2 updates and a patience of 5, training ended after 10 updates
+    instead of 30.
+    """
     assert validations(24, 20, validate=6, save=2) == ([6, 12, 18, 20, 24], [*range(2, 25, 2)])
 
 
@@ -49,7 +51,7 @@ def test_validation_at_the_ends_of_epochs_alone():
 
 
 def test_the_checkpoint_that_was_validated_is_saved():
-    """fairseq does not save after --validate-interval-updates, so that the best would not be kept."""
+    """fairseq does not save after --validate-interval-updates, so the best checkpoint would not be kept."""
     assert validations(24, 100, validate=7) == ([7, 14, 21, 24], [7, 14, 21, 24])
 
 

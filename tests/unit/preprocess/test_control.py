@@ -42,7 +42,7 @@ def lines(path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bins_hold_as_equally_many_as_can_be(seed):
-    """Each edge is the nearest one to the edge of equal bins, which is found by trying all."""
+    """Each edge is the nearest one to the edge of equal bins, found by trying all."""
     r = random.Random(shifted(seed))
     wanted = r.randint(2, 6)
     lengths = [r.choice([r.randint(0, 8), r.randint(0, 60)]) for _ in range(r.randint(1, 80))]
@@ -108,12 +108,12 @@ def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys)
     "argv,words",
     [
         (["--length-bins", "1"], "--length-bins 1: choose 0, or 2 or more"),
-        (["--length-bins", "0"], "--length-bins 0: then nothing is left to control"),
+        (["--length-bins", "0"], "--length-bins 0: without --by-origin, there is nothing to control"),
         (["--length", "11"], "--length 11: choose a bin from 1 to 10"),
-        (["--origin", "cnn"], "--origin cnn: there are no words for origins; give --by-origin"),
+        (["--origin", "cnn"], "--origin cnn: there are no control words for origins; give --by-origin"),
         (["--by-origin", "--origin", "bbc"], "--origin bbc: choose one of cnn, dailymail"),
-        (["--by-origin", "--length-bins", "0", "--length", "2"], "--length 2: there are no words for lengths"),
-        (["--like", "nowhere"], "--like nowhere: not a folder that etads-control has made"),
+        (["--by-origin", "--length-bins", "0", "--length", "2"], "--length 2: there are no control words for lengths"),
+        (["--like", "nowhere"], "--like nowhere: not an output folder of etads-control"),
         (["--like", "nowhere", "--by-origin"], "leave out --length-bins and --by-origin"),
     ],
 )
@@ -133,7 +133,7 @@ def refusal(argv, capsys):
 
 def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     text, out = write_text(tmp_path / "text"), tmp_path / "out"
-    assert "choose another folder than TEXT" in refusal([text, text], capsys)
+    assert "is the same folder as TEXT" in refusal([text, text], capsys)
     main([str(text), str(out)])
     capsys.readouterr()
     assert "line 1: begins with a control word, lengthbin1, already" in refusal([out, tmp_path / "twice"], capsys)
@@ -142,13 +142,13 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     (out / "SHA256SUMS").unlink()
     assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
     (text / "valid.source.origin").write_text("cnn\n")
-    assert "must have equally many lines" in refusal([text, tmp_path / "y", "--by-origin"], capsys)
+    assert "must have the same number of lines" in refusal([text, tmp_path / "y", "--by-origin"], capsys)
     (text / "valid.source.origin").write_text("new york\n" * SIZES["valid"])
     assert '"new york" is not one word of letters and digits' in refusal([text, tmp_path / "z", "--by-origin"], capsys)
     (text / "valid.source.origin").write_text("bbc\n" * SIZES["valid"])
     assert 'no training document has the origin "bbc"' in refusal([text, tmp_path / "z", "--by-origin"], capsys)
     same = write_text(tmp_path / "same", lengths=[4] * 7)
-    assert "do not make two bins" in refusal([same, tmp_path / "z"], capsys)
+    assert "cannot be divided into two bins" in refusal([same, tmp_path / "z"], capsys)
     (text / "train.target").unlink()
     assert "has no train.target" in refusal([text, tmp_path / "z"], capsys)
 

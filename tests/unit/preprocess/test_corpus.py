@@ -1,4 +1,6 @@
-"""etads-corpus: nothing is lost unreported, processes change nothing, it continues where it stopped."""
+"""etads-corpus: nothing is lost without a report, parallel processes give the same result, and it continues after an
+interruption.
+"""
 
 import json
 import os

@@ -28,7 +28,7 @@ def texts(tmp_path):
 def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_with_count_0(texts, tmp_path, capsys):
     out = tmp_path / "dict.txt"
     main([str(out), "--train", *texts[:2], "--documents", texts[2], "--size", "3", "--jobs", "1"])
-    assert "8 known words, 6 only to be copied" in capsys.readouterr().out
+    assert "8 known words, 6 that can only be copied" in capsys.readouterr().out
     dictionary = SummarizationDictionary.load(str(out))
     assert dictionary.symbols[4:8] == ["b", "c", "a", "madeupword0000"] and dictionary.known_words == 8
     assert dictionary.symbols[8:] == ["madeupwords", "new", "rare", "zebra", "ünï", "新しい"]
@@ -45,8 +45,8 @@ def test_summaries_may_know_fewer_words_than_documents(texts, tmp_path, capsys):
         + ["--target-size", "2", "--target-dictionary", str(of_summaries)]
     )
     said = capsys.readouterr().out
-    assert "dict.txt: 16 known words, 5 only to be copied" in said
-    assert "target.txt: 8 known words, 13 only to be copied" in said
+    assert "dict.txt: 16 known words, 5 that can only be copied" in said
+    assert "target.txt: 8 known words, 13 that can only be copied" in said
     source, target = (SummarizationDictionary.load(str(path)) for path in (out, of_summaries))
     assert source.symbols == target.symbols, "one id for a word"
     assert source.symbols[4:6] == ["zebra", "b"] and source.count[4:6] == [3, 2 + 3] and target.count[4:6] == [3, 2]

@@ -1,4 +1,4 @@
-"""Factors: bins, tags, alignment through subwords, the files that models read."""
+"""Factors: bins, tags, alignment with subwords, the files that models read."""
 
 import json
 import math

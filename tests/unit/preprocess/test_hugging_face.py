@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said_in_words(datasets, tmp_path, capsys):
         (["--data", tmp_path / "other"], "no train, validation or test; it has other"),
         ([*saved, "--split", "9/1/0"], "--split 9/1/0: the data set has splits: train, test"),
         ([*saved, "--source-column", "text"], "--source-column text: no such column in"),
-        ([*saved, "--config", "x"], "--config x: goes with a name"),
+        ([*saved, "--config", "x"], "--config x: applies only to a name"),
     ):
         more = ["--config", "c"] if "nobody/nothing" in options else []
         assert words in refused(capsys, tmp_path, *options, *more)

@@ -75,7 +75,9 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
 
 
 def test_one_stands_for_many(tmp_path, monkeypatch):
-    """A template is filled in a hundred times. To compare each document with all before would take quadratic time."""
+    """A template is filled in a hundred times. Comparing each document with all earlier ones would take quadratic
+    time.
+    """
     pytest.importorskip("datasketch")
     compared = []
     query = module._Index.add

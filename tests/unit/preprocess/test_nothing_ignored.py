@@ -1,4 +1,4 @@
-"""etads-corpus and its like: no file, row or option is left out without a word."""
+"""etads-corpus and similar commands never ignore a file, row or option silently."""
 
 import corpora
 import pytest
@@ -23,20 +23,20 @@ def folder(tmp_path):
 def test_half_a_pair_of_gigaword_is_named(folder, tmp_path, capsys):
     raw = folder("train.article.txt", "train.titel.txt", "input.txt", "task1_ref0.txt")
     error = refused(tmp_path, capsys, "gigaword", "--data", raw)
-    assert "train.article.txt is there, and train.title.txt is not" in error
+    assert "train.article.txt exists, but train.title.txt does not" in error
 
 
 @pytest.mark.parametrize("kind", ["gigaword", "duc"])
 def test_a_gap_in_the_references_is_named(folder, tmp_path, capsys, kind):
     raw = folder("input.txt", "task1_ref0.txt", "task1_ref1.txt", "task1_ref3.txt")
-    assert "task1_ref3.txt is there, and task1_ref2.txt is not" in refused(tmp_path, capsys, kind, "--data", raw)
+    assert "task1_ref3.txt exists, but task1_ref2.txt does not" in refused(tmp_path, capsys, kind, "--data", raw)
 
 
 def test_two_files_for_one_split_are_refused(folder, tmp_path, capsys):
     raw = folder("train.jsonl", "dev.jsonl", "valid.jsonl", text=PAIR)
     for kind in ("sumpubmed", "scitldr"):
         error = refused(tmp_path, capsys, kind, "--data", raw)
-        assert "dev.jsonl and valid.jsonl are both valid: take one away" in error
+        assert "dev.jsonl and valid.jsonl are both valid: remove one" in error
 
 
 def test_articles_of_one_number_are_refused_and_zeros_kept(folder, tmp_path, capsys):
@@ -73,10 +73,10 @@ def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words,said",
     [
-        (["duc", "--data", "{}", "--as-gigaword"], "--as-gigaword: goes with --docs and --models"),
+        (["duc", "--data", "{}", "--as-gigaword"], "--as-gigaword: needs --docs and --models"),
         (["sumpubmed", "--data", "{}", "--seed", "1"], "--seed 1 has no effect on JSON lines"),
         (["sumpubmed", "--data", "{}", "--test-size", "5"], "--test-size 5 has no effect on JSON lines"),
-        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: goes with CSV and TSV"),
+        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: applies only to CSV and TSV"),
         (
             ["table", "--train", "{}/train.jsonl", "--short-lead", "9"],
             "--short-lead 9 has no effect without",

@@ -1,4 +1,6 @@
-"""etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
+"""etads-prepare: pairs stay aligned, tokens equal fairseq-interactive's, interrupted runs continue, errors have
+messages.
+"""
 
 import json
 import shutil
@@ -83,7 +85,7 @@ def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
         ("bpe", "#version: 0.2\na b c\n", [], "mine: line 2 is not a merge"),
         ("bpe", "", [], "mine: no merges in it"),
         ("sentencepiece", "no model", [], "mine: not a SentencePiece model"),
-        ("word", "", [], "goes with --tokens bpe or sentencepiece"),
+        ("word", "", [], "has no effect without --tokens bpe or sentencepiece"),
         ("bpe", "a b\n", ["--size", "5"], "--size 5 has no effect with --model"),
     ],
 )
@@ -213,14 +215,14 @@ def test_bad_text_is_refused_in_one_line(text, tmp_path, capsys, name, content, 
 
 
 def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
-    with pytest.raises(InputError, match=r'TEXT ".*nowhere" is not a directory'):
+    with pytest.raises(InputError, match=r'TEXT ".*nowhere" is not a folder'):
         prepare(tmp_path / "nowhere", tmp_path / "out", "bpe", 10, True, 1)
     with pytest.raises(InputError, match="--size 0"):
         prepare(text, tmp_path / "out", "bpe", 0, True, 1)
     with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn this number"):
         prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
     (text / "test.target").unlink()
-    with pytest.raises(InputError, match=r"has no file test\.target; it must hold train\.source"):
+    with pytest.raises(InputError, match=r"has no file test\.target; it must contain train\.source"):
         prepare(text, tmp_path / "out", "bpe", 10, True, 1)
 
 
@@ -355,7 +357,7 @@ def test_damage_and_an_output_that_is_a_file_are_said_in_one_line(text, tmp_path
 
 def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, capsys):
     for more, words in (
-        ([], "not a directory that etads-prepare has finished"),
+        ([], "not a completed output folder of etads-prepare"),
         (["--size", "3"], "leave out --size"),
         (["--tokens", "bpe"], "leave out --tokens"),
     ):

@@ -67,7 +67,7 @@ def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path
         whole(source, destination, *arguments)
 
     monkeypatch.setattr(encode, "encode_file", encode_file)
-    with pytest.raises(InputError, match=r"valid\.source has changed while it was read; run the command again"):
+    with pytest.raises(InputError, match=r"valid\.source changed while it was being read; run the command again"):
         prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
     monkeypatch.undo()
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""etads-prepare --tokens gpt2: text as it is in GPT-2's pieces, with BART's dictionary, and back."""
+"""etads-prepare --tokens gpt2: raw text to GPT-2's pieces with BART's dictionary, and back."""
 
 import json
 from argparse import Namespace
@@ -52,7 +52,7 @@ def refused(arguments, capsys):
 def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
     main(given)
     out = tmp_path / "out"
-    (tmp_path / "encoder.json").unlink()  # the prepared directory has all files that new text needs
+    (tmp_path / "encoder.json").unlink()  # the folder of prepared data has all files that new text needs
     (tmp_path / "vocab.bpe").unlink()
     moved = out.rename(tmp_path / "moved")
     options = options_as_fairseq_reads_them(moved)
@@ -68,7 +68,9 @@ def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
 
 
 def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(given, text, tmp_path):
-    """Words that BART's own text did not have are known, too. Pieces that are not in the dictionary can be copied."""
+    """Words that did not occur in BART's own text are known, too. Pieces that are not in the dictionary can be
+    copied.
+    """
     theirs = (tmp_path / "dict.txt").read_text().splitlines()
     assert theirs[-8].endswith(" 0") and not theirs[-8].startswith("madeup")
     cat = lines(tmp_path / "encoder.json")[0]
@@ -122,10 +124,13 @@ def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
         ([*given, "--words", "ptb"], "--words ptb: --tokens gpt2 needs raw"),
         ([*given, "--source-sentence-marks"], "--tokens gpt2 has no piece for <q>"),
         ([*given, "--factors", "tf"], "--factors tf: GPT-2's pieces cannot be mapped"),
-        ([*given, "--separate-dictionaries"], "dict.txt: is for both sides, and excludes --separate-dictionaries"),
-        ([*given, "--target-size", "9"], "and excludes --target-size 9"),
+        (
+            [*given, "--separate-dictionaries"],
+            "dict.txt: is for both sides, and cannot be combined with --separate-dictionaries",
+        ),
+        ([*given, "--target-size", "9"], "cannot be combined with --target-size 9"),
         ([*given[:place], *given[place + 2 :]], "--gpt2-vocab-bpe is missing: --tokens gpt2 needs"),
-        (["word" if word == "gpt2" else word for word in given], "encoder.json: goes with --tokens gpt2"),
+        (["word" if word == "gpt2" else word for word in given], "encoder.json: has no effect without --tokens gpt2"),
         ([word.replace("dict.txt", "nowhere") for word in given], "--dictionary "),
     ):
         assert words in refused(arguments, capsys)
@@ -138,10 +143,10 @@ def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
     "name,change,words",
     [
         ("encoder.json", lambda text: text[:-5], "--gpt2-encoder-json .*: not JSON"),
-        ("encoder.json", lambda text: "[1]", "not an object with a number for each piece"),
-        ("encoder.json", lambda text: text.replace(": 7,", ": 8,"), "two pieces have the same number"),
-        ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "no number for 1 pieces of the second, .*'A'"),
-        ("vocab.bpe", lambda text: text + "q u\n", "do not go together: .*'qu'"),
+        ("encoder.json", lambda text: "[1]", "not an object with an id for each piece"),
+        ("encoder.json", lambda text: text.replace(": 7,", ": 8,"), "two pieces have the same id"),
+        ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "no id for 1 pieces of the second, .*'A'"),
+        ("vocab.bpe", lambda text: text + "q u\n", "do not belong together: .*'qu'"),
         ("vocab.bpe", lambda text: text + "three in line\n", "vocab.bpe: line 10 is not a merge"),
     ],
 )
@@ -159,7 +164,7 @@ def test_the_symbols_of_bytes_are_gpt2s():
 
 
 def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):
-    """fairseq's decode fails on them: "<<unk>>" of references, and the words with which BART's dictionary is padded."""
+    """fairseq's decode fails on "<<unk>>" in references, and on the words with which BART's dictionary is padded."""
     encoder, merges = gpt2_files(tmp_path)
     pieces = encoders.build_bpe(Namespace(bpe="gpt2", gpt2_encoder_json=str(encoder), gpt2_vocab_bpe=str(merges)))
     tokens = pieces.encode("a cat").split()

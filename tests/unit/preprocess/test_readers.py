@@ -1,4 +1,4 @@
-"""Every reader of etads-corpus on small files in the real format."""
+"""Every reader of etads-corpus on small files in the original formats."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ main = as_program(main)
 
 
 def run(tmp_path, *arguments, jobs=1):
-    """Run the command; returns the directory and the report."""
+    """Run the command; returns the folder and the report."""
     out = tmp_path / "text"
     main([*map(str, arguments), "--out", str(out), "--jobs", str(jobs)])
     return out, json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -233,7 +233,7 @@ def test_names_that_stand_twice_are_refused(tmp_path, capsys):
         tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n{"source": "a", "target": "b", "source": 1}\n'
     )
     error = refused(tmp_path / "n", capsys, "table", "--train", path)
-    assert "a.jsonl, line 2: a key stands twice in an object; --skip-bad" in error
+    assert "a.jsonl, line 2: a key occurs twice in an object; --skip-bad" in error
 
 
 def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path, capsys):

@@ -128,7 +128,7 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
     "start", ["2026-11-22 19:00:53 | INFO | fairseq_cli.generate | ", "INFO:fairseq_cli.generate:"]
 )
 def test_a_log_of_a_split_says_how_many_summaries_there_are_in_both_forms(tmp_path, start):
-    """fairseq-generate has the second form, unless something imported it before it set up its log."""
+    """fairseq-generate logs in the second form, unless something imported it before it set up its log."""
     log, path = tmp_path / "log", summary_shards.share_path(tmp_path / "out", Shard(1, 2))
     summary = "D-{0}\t-0.5\tsummary {0}\n"
     end = start + "Translated 2 sentences (9,123 tokens) in 76.2s (2.52 sentences/s, 119.66 tokens/s)\n"

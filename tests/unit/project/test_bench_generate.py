@@ -27,7 +27,7 @@ def generate_table(monkeypatch):
 
 @pytest.mark.parametrize("as_commanded", [True, False])
 def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, bench, monkeypatch):
-    """It used to be a batched product, because the benchmark had switched off the gradients of the parameters."""
+    """It used to be a batched product, because the benchmark had switched off the parameters' gradients."""
     if not as_commanded:
         build = bench.build
         monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))

@@ -85,7 +85,7 @@ def test_tiny_runs_write_records(module, monkeypatch, tmp_path):
 
 
 def test_a_training_step_is_compared_by_the_ratio_of_medians(module, monkeypatch, tmp_path):
-    """With given times of three rounds, the first one a warm-up."""
+    """With given times of three rounds; the first is a warm-up."""
     bench = module("bench_training_step")
 
     class Given:
@@ -110,7 +110,7 @@ def test_a_training_step_is_compared_by_the_ratio_of_medians(module, monkeypatch
 
 
 def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
-    """Limited to AVX2 it is quicker here in float32, and slower in int8."""
+    """Limited to AVX2, it is quicker here in float32, and slower in int8."""
     bench = module("bench_generate")
     speed = {("ctranslate2 float32", "AVX2"): 2.0, ("ctranslate2 int8", "AVX2"): 0.5}
 

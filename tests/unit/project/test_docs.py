@@ -57,7 +57,7 @@ def scripts():
 
 @pytest.fixture(scope="module")
 def fairseq_options():
-    """Options of fairseq's commands, and of the project's parts that are registered with it."""
+    """Options of fairseq's commands, and of this project's registered classes."""
     parsers = [
         options.get_preprocessing_parser(),
         options.get_training_parser(),

@@ -171,7 +171,9 @@ def test_extras_that_messages_advise_exist(message):
 
 
 def test_the_test_notices_what_is_wrong(stubs, parsers, plugin_is_loaded):
-    """One of each kind: an unknown option, a wrong choice, a wrong number, a missing argument; the same of a script."""
+    """One example of each kind: an unknown option, a wrong choice, a wrong number, a missing argument; and the same for
+    a script.
+    """
     train = "fairseq-train d --user-dir fairseq_etads --task summarization --arch etads --max-tokens 9"
     for line, words in (
         (f"{train} --pointers soft", "unrecognized arguments: --pointers"),

@@ -182,7 +182,7 @@ def test_a_training_that_the_clock_cut_is_called_so():
     watch.read(inner(180))
     watch.read(stamp("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1 hour(s)"))
     watch.end(0, "log")
-    assert "WARNING: the limit of time ended training after about step 180 of 1,800 (10 %)" in said[-1]
+    assert "WARNING: the time limit ended training after about step 180 of 1,800 (10 %)" in said[-1]
     whole, said, _ = watcher()
     whole.read(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
     whole.end(0, "log")
@@ -196,7 +196,7 @@ def test_summaries_and_empty_documents_are_counted():
         watch.read(stamp(f"1 empty document(s) (numbers {number}): their summaries are empty", "WARNING", "task"))
         watch.read(f"D-{number}\t-0.5\ta summary")
     watch.end(0, "log")
-    assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty; so are their summaries"]
+    assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty, and so are their summaries"]
 
 
 def run(tmp_path, code, *options):
@@ -238,7 +238,7 @@ def test_it_ends_what_it_runs(tmp_path):
 
 
 def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
-    """Ctrl-C pressed twice: with both handlers waiting for the command, it once waited for itself, for ever."""
+    """After a second Ctrl-C, both handlers used to wait for the command, and one for itself, for ever."""
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('ready', 'w').close(); signal.pause()"
     process = subprocess.Popen(
         [sys.executable, SCRIPT, "log", "--", sys.executable, "-c", f"while True:\n {deaf}"], cwd=tmp_path
@@ -292,7 +292,10 @@ def test_a_log_is_one_process_s_at_a_time(tmp_path):
     process = subprocess.Popen([sys.executable, SCRIPT, "log", "--", sys.executable, "-c", WAITS], cwd=tmp_path)
     wait_for(tmp_path / "pid")
     result = run(tmp_path, "print('mixed')")
-    assert result.returncode == 2 and f"it is being written now (fairseq_log.py, process {process.pid}" in result.stderr
+    assert (
+        result.returncode == 2
+        and f"is being written at the moment (fairseq_log.py, process {process.pid}" in result.stderr
+    )
     process.terminate()
     process.wait()
     assert "mixed" not in (tmp_path / "log").read_text()

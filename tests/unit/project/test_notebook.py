@@ -22,7 +22,7 @@ def stored(cell):
 
 @pytest.fixture(scope="module")
 def executed():
-    """The names that the notebook defines, and what each cell printed."""
+    """The names that the notebook defines, and the output of each cell."""
     names, printed = {"__name__": "notebook"}, []
     for number, cell in enumerate(CELLS, 1):
         with contextlib.redirect_stdout(io.StringIO()) as output:
@@ -32,7 +32,7 @@ def executed():
 
 
 def test_what_is_shown_is_what_is_printed(executed):
-    """Numbers that training comes to differ between processors; all else, and the numbers before it, must be equal."""
+    """Results of training differ between processors; everything else, and all numbers before it, must be equal."""
     trained = next(i for i, cell in enumerate(CELLS) if "optimizer.step()" in "".join(cell["source"]))
     for number, (cell, output) in enumerate(zip(CELLS, executed[1])):
         if number < trained:

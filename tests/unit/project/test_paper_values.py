@@ -56,7 +56,7 @@ def test_a_recipe_has_the_numbers_of_the_table(name, found):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_leaves_out_no_option_that_decides(name, found):
-    """An option that a recipe changes, and that the table does not know, has not been compared with the paper."""
+    """An option that a recipe changes but the table does not list has not been compared with the paper."""
     missing = []
     for kind, plain in (("training", plain_training()), ("search", plain_search())):
         for run, known in TABLE[name].get(kind, {}).items():

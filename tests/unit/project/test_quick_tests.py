@@ -1,4 +1,4 @@
-"""scripts/quick_tests.py: its tests for a change, within its time."""
+"""scripts/quick_tests.py: its tests for a change, within its time limit."""
 
 import importlib.util
 import json

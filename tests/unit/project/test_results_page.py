@@ -26,7 +26,7 @@ claims_table = sys.modules["claims_table"]
 
 
 def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
-    """Make a record of a system with scores above others' by ``gain``, and a log p per word higher by ``likely``."""
+    """Make a record of a system with scores higher by ``gain`` and log p per word higher by ``likely``."""
     rng = np.random.default_rng(0)
     noise = np.random.default_rng([seed, len(system)]).normal(scale=0.5, size=documents)
     base = rng.uniform(20, 60, size=documents) + noise + gain
@@ -179,7 +179,7 @@ def pairs_of(row):
 
 
 def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
-    """A gain on the pairs on which settings were chosen does not count."""
+    """A gain on pairs that were used to choose settings does not count."""
     monkeypatch.setattr(results_page, "RESAMPLES", 300)
     for seed in (1, 2, 3):
         better = made_up("etads_focus", seed)
@@ -229,7 +229,7 @@ def test_the_page_has_the_table_of_every_record(corpus):
 
 
 def test_the_page_has_the_difference_of_every_claim(monkeypatch):
-    """All of the page but intervals and p-values, which take a minute: ``results_page.py --check``."""
+    """The whole page except intervals and p-values, which take a minute: ``results_page.py --check``."""
     monkeypatch.setattr(results_page, "RESAMPLES", 2)
     found = results_page.comparisons(ROOT / "results", RECORDS)
     assert found

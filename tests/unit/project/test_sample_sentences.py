@@ -1,4 +1,6 @@
-"""scripts/sample_sentences.py draws what stands in the files, of every kind, and the same again by the same seed."""
+"""scripts/sample_sentences.py draws sentences of every kind from the files, and the same ones again with the same
+seed.
+"""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""scripts/once.py, train_once.py and fairseq_summaries.py: what is done already is told by contents, not by times."""
+"""scripts/once.py, train_once.py and fairseq_summaries.py decide by contents, not by times, what is already done."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def run(script, *words, cwd):
 
 
 def once(cwd, code, *words):
-    """Runs the code unless ``out`` is made, from ``in`` and the folder ``data``; returns how often it was run."""
+    """Run the code unless ``out`` has been made from ``in`` and the folder ``data``; returns the number of runs."""
     count = f"open('count', 'a').write('x'); {code}"
     options = ["--makes", "out", "--reads", "in", "data", *words, "--", sys.executable, "-c", count]
     result = run("once.py", *options, cwd=cwd)
@@ -56,6 +56,47 @@ def test_what_a_command_printed_is_printed_again(tmp_path):
     assert run("once.py", *words, cwd=tmp_path).stdout == "made\n"
 
 
+LABELS = """#!/bin/bash
+echo x >> "$COUNT"
+while [ "$1" != --subset ]; do shift; done
+mkdir -p labels && cat prepared/SHA256SUMS > "labels/labels.sentences.$2"
+"""
+
+
+def test_recipes_make_labels_again_for_other_data(tmp_path):
+    """They looked only for the file: after other data were prepared, a selector learned the old documents' labels."""
+    for folder in ("bin", "prepared"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bin" / "etads-labels").write_text(LABELS)
+    (tmp_path / "bin" / "etads-labels").chmod(0o755)
+    python = os.path.dirname(sys.executable)
+    environment = {**os.environ, "PATH": f"bin:{python}:{os.environ['PATH']}", "COUNT": "count"}
+
+    def label(kind="extract"):
+        code = (
+            f'source "{SCRIPTS / "recipes.sh"}"; prepared=prepared; label_once labels {kind} train --truncate-source 9'
+        )
+        result = subprocess.run(["bash", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return len((tmp_path / "count").read_text().split()), (tmp_path / "labels/labels.sentences.train").read_text()
+
+    (tmp_path / "prepared" / "SHA256SUMS").write_text("old")
+    assert [label(), label()] == [(1, "old"), (1, "old")]
+    (tmp_path / "prepared" / "SHA256SUMS").write_text("new")
+    assert [label(), label()] == [(2, "new"), (2, "new")]
+    assert label("match")[0] == 3
+
+
+def test_no_script_takes_a_file_that_exists_for_what_a_command_would_make():
+    """Scripts leave the decision to once.py and its like, which compare contents."""
+    skipping = re.compile(r"\[ -[efsd] [^]]*\] \|\|(?:[^\S\n]*#.*)?\s+(?:supervise |python )?(?:etads-\w+|fairseq-\w+)")
+    assert skipping.search('[ -f "$out/labels" ] ||  # the last\n    supervise etads-labels "$prepared"')
+    found = {path.name: skipping.findall(path.read_text()) for path in SCRIPTS.rglob("*.sh")}
+    # tuned_weights: etads-export refuses to write into a folder that exists
+    allowed = {"recipes.sh": ['[ -f "$dir/model/config.json" ] ||\n        etads-export']}
+    assert {name: places for name, places in found.items() if places} == allowed
+
+
 @pytest.mark.parametrize(
     "code,status,said",
     [
@@ -78,7 +119,7 @@ def test_no_script_compares_times(script):
 
 
 def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
-    """Times do not count: the text that changes is older than the model."""
+    """Times do not count: the changed text is older than the model."""
     (tmp_path / "text").mkdir()
     (tmp_path / "etads-nli").write_text(
         '#!/bin/sh\necho "$1" >> count\nmkdir -p nli/pairs nli/model\ncase $1 in\n'
@@ -106,7 +147,7 @@ def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
 
 @pytest.fixture
 def train(tmp_path):
-    """Trains with a stand-in for fairseq-train, which says so in ``count``; returns the process."""
+    """Train with a stand-in for fairseq-train that counts its calls in ``count``; returns the process."""
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
     (tmp_path / "fairseq-train").write_text(
@@ -130,16 +171,18 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
     assert "a training with other options" in said and "     > --lr\n     > 2\n" in said and train.count() == 2
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 2}')
     result = train("--seed", "1", "--lr", "2")
-    assert result.returncode == 2 and "trained with other data, which were at" in result.stderr and train.count() == 2
+    assert result.returncode == 2 and "trained with other data, at" in result.stderr and train.count() == 2
 
 
 def test_a_training_is_not_continued_with_another_seed(train, tmp_path):
-    """It used to end with the weights of the first seed, and to be recorded as a training with the second."""
+    """It used to keep the weights of the first seed, recorded as a training with the second."""
     train("--lr", "1")
     record = (tmp_path / "run" / "training.json").read_text()
     for options in (["--seed", "2"], ["--seed=2"]):
         result = train("--lr", "1", *options)
-        assert result.returncode == 2 and "--seed 2: run holds a training with --seed 1; name another" in result.stderr
+        assert (
+            result.returncode == 2 and "--seed 2: run contains a training with --seed 1; name another" in result.stderr
+        )
     assert train.count() == 1 and (tmp_path / "run" / "training.json").read_text() == record
     assert "seed" not in train("--lr", "2", "--seed", "1").stderr.split("other options")[0] and train.count() == 2
     (tmp_path / "run" / "checkpoints" / "checkpoint_last.pt").unlink()

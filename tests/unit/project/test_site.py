@@ -1,4 +1,6 @@
-"""The site of docs/ and the Dockerfile: a strict build, links, nothing from other servers; files and options exist."""
+"""The website of docs/ and the Dockerfile: a strict build, links, nothing from other servers; files and options
+exist.
+"""
 
 import json
 import os
@@ -104,7 +106,7 @@ def build(folder, out):
     ],
 )
 def test_broken_links_and_unlisted_pages_are_errors(page, words, tmp_path):
-    """In a small clone, with the settings of the real one that decide about it."""
+    """In a small clone, with the relevant settings of the real one."""
     pytest.importorskip("mkdocs", reason="the site is built on Python 3.11 or newer")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "docs").mkdir()
@@ -140,8 +142,17 @@ def test_the_readme_is_one_screen_with_one_picture():
     assert "\nscripts/test.sh " in text and "scripts/quickstart.sh" in text, "what newcomers and CI call"
 
 
+def test_installed_commands_are_on_the_path_before_they_are_called():
+    """The README once went on from the quickstart with a command that the shell did not find."""
+    for page in ("README.md", "docs/install.md", "docs/tutorial.md"):
+        code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S))
+        called = re.search(r"(?:^|[|&] )etads[ -]", code, re.M)
+        activated = code.find("source .venv/bin/activate")
+        assert activated > -1 and (called is None or activated < called.start()), page
+
+
 def dockerfile():
-    """(instruction, arguments) of each, with continued lines joined."""
+    """The instruction and arguments of each line, with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
 

@@ -146,7 +146,7 @@ def is_of(figure: str, numbers: List[float]) -> bool:
 
 
 def unrecorded(table: Table, records: List[Any]) -> List[str]:
-    """Rows with figures that are not in the part of the records about the row."""
+    """Rows with figures that are missing in the row's part of the records."""
     found = []
     for row in table.rows:
         label = row.split("|")[1].strip().replace("`", "")
@@ -179,7 +179,7 @@ def test_the_figures_of_a_table_are_those_of_its_record(table):
 
 
 def test_another_figure_than_the_records_is_noticed():
-    """Of figures with a changed digit, at least four in five are not in the record by chance."""
+    """If a digit of a figure is changed, at least four in five no longer occur in the record."""
     changed = noticed = 0
     for table in compared():
         records = records_of(table)

@@ -1,4 +1,4 @@
-"""docs/systems.md: its recipes are there and have the rows that it names, and no recipe of a paper is missing."""
+"""docs/systems.md: its recipes exist and have the rows that it names, and no paper's recipe is missing."""
 
 import re
 
@@ -26,7 +26,7 @@ OF_OTHER_TABLES = ("words-1vt2k-temp-att", "words-lvt2k-1sent")
 
 
 def test_the_published_figures_are_those_of_the_recipes():
-    """The first three figures in a row of the page stand in the header of its recipe, too, however it writes them."""
+    """The first three figures in a row of the page also occur in the header of its recipe, in any format."""
     found = re.findall(r"^\| ([^|]+) \| (\d+\.\d+ / \d+\.\d+ / \d+\.\d+)[^|]* \| `(\w+\.sh)`", PAGE, re.MULTILINE)
     assert len(found) > 15
     for name, figures, recipe in found:

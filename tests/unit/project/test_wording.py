@@ -1,4 +1,4 @@
-"""scripts/wording.py finds what slows a reader down, and nothing in code; the project has no hit."""
+"""scripts/wording.py finds wording that slows a reader down, and nothing in code; the project has no hit."""
 
 import importlib.util
 import subprocess
@@ -20,6 +20,15 @@ def function():
     # those of the encoder
     raise ValueError(f"{1}: built anew, not read")
 '''
+
+
+SCRIPT = """\
+#!/usr/bin/env bash
+# Goes on after an interruption.
+# shellcheck disable=SC2086  # words, beside others
+other_learnt=beside
+die "--run $1: its weights were learnt elsewhere"
+"""
 
 
 def found(text, docstring=False):
@@ -82,3 +91,10 @@ def test_files_are_checked_with_places(tmp_path):
     assert run.returncode == 1
     places = [line.split(f"{file}:")[1].split(":")[0] for line in run.stdout.splitlines()]
     assert places == ["1", "5", "6"]
+
+
+def test_comments_and_messages_of_shell_scripts_are_read(tmp_path):
+    path = tmp_path / "script.sh"
+    path.write_text(SCRIPT.replace("Goes on", "It goes on"))
+    lines = [line.partition(" (")[0] for line in wording.hits([path])]
+    assert lines == [f'{path}:2: "goes on"', f'{path}:5: "learnt"']

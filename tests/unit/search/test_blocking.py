@@ -16,7 +16,7 @@ from fairseq_etads.search.rules import NGramBlocker
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("ignored", [[], [2], [0, 3]])
 def test_a_loop_forbids_the_same_words(size, ignored):
-    """So few words that some rows use them up; some rows are exempt."""
+    """There are so few words that some rows use them up; some rows are exempt."""
     generator = torch.Generator().manual_seed(size)
     width, seen = 5, {"forbidden": 0, "kept whole": 0, "exempt": 0}
     for length in range(12):
@@ -77,7 +77,7 @@ def test_ignored_tokens_may_repeat():
 
 
 def test_blocking_always_leaves_a_candidate():
-    """With three words and no permission to end, all n-grams are finally used up."""
+    """With three words and no permission to end, all n-grams are used up in the end."""
     dictionary = make_dictionary(3)
     model = scripted_model(dictionary, spread=1.0)
     options = {"beam_size": 2, "max_len_b": 15, "min_len": 15, "no_repeat_ngram_size": 1}

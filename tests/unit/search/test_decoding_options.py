@@ -77,7 +77,7 @@ def test_every_bound_holds_in_a_call_and_in_the_settings(name):
 
 
 def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
-    """A folder that was made with an option without effect is still read; a call is told."""
+    """A folder that was made with an option without effect can still be read; a call with such an option is refused."""
     decoding = {**call_options.DEFAULTS, "max_len": 9, "coverage_penalty_type": "wu", "unkpen": 2.0}
     folder, _ = make_folder(tmp_path, pointer="soft")
     set_decoding(folder, decoding, "")

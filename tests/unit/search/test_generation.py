@@ -47,7 +47,7 @@ def test_scripted_distributions_give_what_fairseq_returns(settings, end, documen
 
 
 class _EndsEnd:
-    """fairseq's search class, but finished hypotheses have no continuation: fairseq has some with an end symbol
+    """fairseq's search class, but finished hypotheses have no continuation; fairseq allows some with an end symbol
     inside.
     """
 
@@ -185,7 +185,7 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_temperature_flattens_the_whole_distribution(pointer, documents):
-    """This includes the copied part, for which fairseq has no model to compare with."""
+    """This includes the copied part, for which fairseq has no model for comparison."""
     task = make_task(tail=30)
     model = sharpened("etads", task=task, pointer=pointer)
     documents = [*documents, [50, 5, 51, 52, 50]]

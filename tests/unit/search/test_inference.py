@@ -64,7 +64,7 @@ def test_models_of_fairseq_keep_their_mode_too(documents):
 
 
 def test_a_generator_notices_the_steps_of_fairseqs_optimisers(documents):
-    """fairseq's Adam changes parameter.data, which no version counter of torch notices."""
+    """fairseq's Adam changes parameter.data, which none of torch's version counters notices."""
     model, sample = make_model("etads", TASK), make_sample(documents)
     cfg = Namespace(
         lr=[0.5],
@@ -101,7 +101,7 @@ def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_number_formats(arch, infer_dtype, error, documents):
-    """Searches have the same prefix, so that a close decision between two words does not separate the dtypes."""
+    """Searches have the same prefix, so that a narrow decision between two words does not separate the dtypes."""
     model = sharpened(arch)
     prefix = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(0))
     options = {"beam_size": 2, "exact_length": 8}
@@ -148,7 +148,7 @@ def test_half_precision_models_generate_in_theirs(documents):
 
 
 def test_the_trial_of_packed_products_does_not_depend_on_autocast():
-    """Its answer is kept for the process, and may be asked for first inside an autocast region."""
+    """The answer is stored for the process, and may be requested first inside an autocast region."""
     try_them = can_pack_weights.__wrapped__
     outside = try_them(torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

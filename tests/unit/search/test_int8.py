@@ -11,7 +11,7 @@ from scripted import scripted_model
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.search import inference
-from fairseq_etads.search.products import Int8Linear, WideLinear
+from fairseq_etads.search.inference import Int8Linear, WideLinear
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +43,9 @@ def as_rounded(x, weight, levels):
 @pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
 @pytest.mark.parametrize("layer", ["plain", "relu", "wide"])
 def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
-    """Two products of 8 bits do not fit the 16 bits in which processors without VNNI add them."""
+    """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
     use(monkeypatch, levels)
-    monkeypatch.setattr("fairseq_etads.search.products.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.search.inference.OUTPUT_BLOCK", 16)
     generator = torch.Generator().manual_seed(0)
     for x, weight in (
         (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),
@@ -68,7 +68,7 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
 
 @pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
 def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
-    """In torch's dynamic quantisation it would, because that has one scale for a whole tensor."""
+    """In torch's dynamic quantisation it would, because there is one scale for a whole tensor."""
     use(monkeypatch, levels)
     x, weight = torch.randn(4, 64), torch.randn(40, 64)
     x[0] *= 1000
@@ -78,7 +78,7 @@ def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
 
 
 def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
-    """Without VNNI a sum of two products is cut off at 16 bits: 2 * 255 * 127 is, 2 * 127 * 127 is not."""
+    """Without VNNI, a sum of two products saturates at 16 bits: 2 * 255 * 127 does, 2 * 127 * 127 does not."""
 
     def saturating(x, packed, levels):
         zero = levels + 1  # inputs are numbers without sign
@@ -149,7 +149,7 @@ def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_d
 
 @pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
 def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
-    """The clock runs slowly for one dtype, and the copy then has products of the fastest one."""
+    """The clock runs slowly for one dtype, and the copy then uses the products of the fastest one."""
     there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.int8_levels()}
     if not there[fastest]:
         pytest.skip(f"no fast {fastest} on this processor")

@@ -1,4 +1,4 @@
-"""Length and coverage penalties against the oracles, and the bound on what a hypothesis can still score."""
+"""Length and coverage penalties against the oracles, and the bound on a hypothesis's possible score."""
 
 import math
 
@@ -105,7 +105,7 @@ def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage
 @pytest.mark.parametrize("coverage_kind", ["none", "summary", "wu"])
 @pytest.mark.parametrize("alpha,best_length,gain", [(2.0, 9, 0.0), (2.0, 9, 0.25), (-1.0, 5, 0.0)])
 def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_length, gain):
-    """Every word it adds has the largest probability there is, and its attention falls where it costs least."""
+    """Every word it adds has the largest possible probability, and its attention falls where it costs least."""
     longest, done, source = 9, 4, 12
     weight, kind = (0.0, "summary") if coverage_kind == "none" else (0.5, coverage_kind)
     scoring = Scoring(len_penalty=alpha, coverage_penalty=weight, coverage_penalty_type=kind)

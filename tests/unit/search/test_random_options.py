@@ -2,7 +2,7 @@
 
 The beam is wide enough to leave no summary out, so every option has one right answer. The batch holds three documents
 of different lengths, and the brute force looks at each alone. This catches an option that reads a neighbour, padding,
-or a limit that is not the document's own, in company with all others.
+or another document's limit, in combination with all other options.
 """
 
 import itertools
@@ -50,14 +50,14 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def only_few_words(model):
-    """The model without words outside the tiny vocabulary."""
+    """The model, restricted to the tiny vocabulary."""
     impossible = [word for word in range(len(DICTIONARY)) if word not in (*WORDS, EOS)]
     model.decoder.table[:, impossible] = -math.inf
     return model
 
 
 def most_words(options, document):
-    """The greatest length of a summary of a document, without the end symbol."""
+    """Maximum length of a summary of a document, without the end symbol."""
     if options["exact_length"]:
         return options["exact_length"]
     if options["match_source_len"]:

@@ -1,4 +1,4 @@
-"""The rules of a step apply to each document separately, whatever its neighbours in the batch are."""
+"""The rules of a step apply to each document separately, regardless of its neighbours in the batch."""
 
 import math
 

@@ -99,7 +99,7 @@ def test_every_option_reaches_the_settings():
 
 
 def test_options_of_the_task_reach_the_settings():
-    """All that the command line has under the name of an argument; --replace-unknown has another name."""
+    """Everything that the command line has under the name of an argument; --replace-unknown has another name."""
     changed = {
         "coverage_penalty": 0.5,
         "coverage_penalty_type": "wu",
@@ -137,7 +137,7 @@ def test_options_of_the_task_reach_the_settings():
 
 
 def test_what_is_left_to_the_models():
-    """A pointer need not write unknown words; attention is kept where something is made of it."""
+    """A pointer need not write unknown words; attention is kept where it is used."""
     copying, plain = sharpened(pointer="soft"), sharpened()
 
     def settings(*models, **options):
@@ -164,8 +164,8 @@ def test_what_is_left_to_the_models():
         ({"min_len": 9, "max_len_b": 4}, "--min-len 9 is more than the longest summary allowed here, 4"),
         ({"min_len": 101, "max_len_b": 200}, "--min-len 101 is more than the longest summary allowed here, 100"),
         ({"max_len_b": -1, "min_len": 0}, "--min-len 0 is more than the longest summary allowed here, -1"),
-        ({"match_source_len": True, "exact_length": 3}, "--exact-length and --match-source-len exclude one another"),
-        ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": no summary would end'),
+        ({"match_source_len": True, "exact_length": 3}, "--exact-length and --match-source-len cannot be combined"),
+        ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": summaries could not end'),
         ({"search_strategy": search.Sampling(DICTIONARY, 45)}, "--sampling-topk 45: choose 1 to 44, the known words"),
         ({"search_strategy": search.Sampling(DICTIONARY, -1, 1.5)}, "--sampling-topp 1.5: choose a probability"),
         (
@@ -185,10 +185,10 @@ def test_what_is_left_to_the_models():
         ({"exact_length": -1}, r"--exact-length -1: choose 0 or more \(0: off\)"),
         ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
         ({"copied_positions": True}, "copied_positions: none of the models has a pointer"),
-        ({"replace_unk": True, "print_alignment": "hard"}, "exclude one another"),
+        ({"replace_unk": True, "print_alignment": "hard"}, "cannot be combined"),
         (
             {"early_stopping": "admissible", "search_strategy": search.Sampling(DICTIONARY)},
-            "--early-stopping admissible goes with beam search only, not with Sampling",
+            "--early-stopping admissible works only with beam search, not with Sampling",
         ),
         ({"temperature": 0.0}, "--temperature 0.0"),
         ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1"),
@@ -202,7 +202,7 @@ def test_what_is_left_to_the_models():
                 "stepwise_coverage_penalty": True,
                 "search_strategy": search.Sampling(DICTIONARY),
             },
-            "--stepwise-coverage-penalty goes with beam search only, not with Sampling",
+            "--stepwise-coverage-penalty works only with beam search, not with Sampling",
         ),
     ],
 )

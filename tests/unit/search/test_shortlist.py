@@ -311,7 +311,7 @@ def test_what_cannot_have_a_shortlist_is_refused():
     with pytest.raises(ValueError, match="--shortlist does not go with --large-vocabulary-trick 25"):
         SummaryGenerator([trick], task.target_dictionary, shortlist=make_shortlist(task))
     task = make_task()
-    with pytest.raises(ValueError, match="--shortlist goes with models of this project only, not with Fairseq"):
+    with pytest.raises(ValueError, match="--shortlist works only with models of this project, not with Fairseq"):
         SummaryGenerator(
             [scripted_model(task.target_dictionary)], task.target_dictionary, shortlist=make_shortlist(task)
         )

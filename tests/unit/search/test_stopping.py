@@ -1,4 +1,6 @@
-"""When a search may end a document: not before it is decided, and then at once; counted against a slow search."""
+"""The time at which a search may end a document: not before it is decided, and then at once; checked against a slow
+search.
+"""
 
 import itertools
 
@@ -16,7 +18,7 @@ DOCUMENTS = [[5, 6, 7], list(range(4, 34)), [9] * 12]
 
 
 def slow_search(model, document, **options):
-    """Hypotheses of the oracle that looks at all steps, and what each step left."""
+    """Hypotheses of the oracle that looks at all steps, and what remained after each step."""
     source, history = make_batch([document]), []
 
     def predict(words):
@@ -31,7 +33,9 @@ def slow_search(model, document, **options):
 
 
 def steps_needed(history, nbest, source_length, rule, **scoring):
-    """The first step after which nothing unfinished can become one of the n best; all if that never happens."""
+    """The first step after which no unfinished hypothesis can become one of the n best; the last step if there is
+    none.
+    """
     for step, (finished, unfinished) in enumerate(history):
         lengths = range(step + 2, LONGEST + 2 if rule == "admissible" else min(step + 3, LONGEST + 2))
         if len(finished) >= nbest and lengths:

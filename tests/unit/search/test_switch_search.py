@@ -82,7 +82,7 @@ def slow_prediction(models, document):
     "pointers,bias", [(("switch",), 0.0), (("switch",), -2.0), (("switch", "switch"), 0.0), (("none", "switch"), -1.0)]
 )
 def test_the_search_equals_a_slow_one(pointers, bias, options):
-    """If the end is forced, or every word of the document is blocked, the decision cannot be kept."""
+    """If the end is forced, or every word of the document is blocked, the decision cannot be followed."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
     settings = {
         "beam": 3,
@@ -122,7 +122,7 @@ def test_the_search_equals_a_slow_one(pointers, bias, options):
 
 
 def decisions_kept(model, document, hypothesis):
-    """For each word whether the switch decided for it, and its log-probability, mixed where it did not: two lists."""
+    """For each word, whether the switch decided for it, and its log-probability, mixed where it did not: two lists."""
     tokens = hypothesis["tokens"].tolist()
     _, extra = forced(model, make_batch([document]), tokens[:-1])
     output = extra["output"]
@@ -145,7 +145,9 @@ STRATEGIES = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_keeps_to_the_decisions(strategy):
-    """All words but an end that was forced, however little the others are liked; scores are the model's own."""
+    """All words except a forced end are the ones decided for, however improbable the others are; scores are the model's
+    own.
+    """
     model, kinds = switching(), set()
     torch.manual_seed(0)
     generator = SummaryGenerator(
@@ -161,7 +163,7 @@ def test_every_strategy_keeps_to_the_decisions(strategy):
 
 
 def test_a_prefix_and_constraints_go_before_decisions():
-    """A word that the model would not have decided for costs what it has in the mixture."""
+    """A word against which the model decided has its log-probability in the mixture."""
     model = switching(bias=-30.0)  # points, always
     document, sample = DOCUMENTS[0], make_sample(DOCUMENTS[:1])
     generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4)
@@ -181,7 +183,7 @@ def test_a_prefix_and_constraints_go_before_decisions():
 
 @pytest.mark.parametrize("arch", ["etads", "gru_seq2seq", "words_lvt2k"])
 def test_hypotheses_that_were_cut_off_are_ordered_by_likelihood(arch):
-    """Every end is forced: -1e4 for each would leave three digits to compare the hypotheses by."""
+    """Every end is forced: with -1e4 for each, only three digits would be left for comparing the hypotheses."""
     model = switching(bias=-30.0, arch=arch) if arch == "etads" else recurrent_pointer(arch)
     generator = SummaryGenerator([model], TASK.target_dictionary, 5, max_len_b=3, len_penalty=0.5, nbest=5)
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):

@@ -1,4 +1,4 @@
-"""The term of docs/extending.md, in a package of its own: found, run, counted, and searched for without loss."""
+"""The term of docs/extending.md, in its own package: found, run, counted, and searched without loss."""
 
 import importlib
 import math

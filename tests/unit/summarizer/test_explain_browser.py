@@ -218,7 +218,7 @@ def test_a_click_keeps_a_word_until_escape(shown):
 
 
 def contrast(browser):
-    """The least contrast of text to its shaded background among all words, by WCAG's formula."""
+    """The lowest contrast of text with its shaded background among all words, by WCAG's formula."""
     return browser.run("""
         const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
         const linear = (x) => (x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
@@ -269,7 +269,7 @@ def test_models_without_some_mechanism_have_a_working_page(shown, options):
 
 
 def test_a_large_page_answers_at_once(shown):
-    """The test needs no clock: only a fixed number of elements is changed."""
+    """The test needs no clock: it checks that only a fixed number of elements is changed."""
     browser = shown(made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8))
     assert len(browser.find_all(".head")) == 64 and "Every 7th token is drawn" in browser.find("#focus-every").text
     assert browser.run("return document.querySelectorAll('*').length") < 5000

@@ -1,4 +1,4 @@
-"""The page of an explanation: readable without a script, nothing of a document in it but text, and not large."""
+"""The page of an explanation: readable without a script, with the document only as text, and not large."""
 
 import base64
 import hashlib

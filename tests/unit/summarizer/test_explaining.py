@@ -278,7 +278,7 @@ def test_documents_without_words(summarizer):
         ({"summary": ""}, "--summary: it has no words"),
         ({"summary": "w1 " * 21}, "--summary: 21 tokens; this model can write at most 20"),
         ({"summary": "w1", "beam": 2}, "--beam has no effect on a summary that is given"),
-        ({"beem": 2}, "there is no option beem of decoding"),
+        ({"beem": 2}, "there is no decoding option beem"),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(summarizer, arguments, words):
@@ -288,9 +288,9 @@ def test_wrong_arguments_are_refused_in_words(summarizer, arguments, words):
 
 
 def test_other_things_than_texts_are_refused(summarizer):
-    with pytest.raises(TypeError, match="text is of the type bytes"):
+    with pytest.raises(TypeError, match="text is of type bytes"):
         summarizer.explain(b"w1")
-    with pytest.raises(TypeError, match="summary is of the type list"):
+    with pytest.raises(TypeError, match="summary is of type list"):
         summarizer.explain("w1", summary=["w1"])
 
 

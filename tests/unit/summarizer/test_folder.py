@@ -1,4 +1,4 @@
-"""Model folders: what is exported is what is loaded, and whatever else a folder holds is refused in words."""
+"""Model folders: loading gives what was exported, and anything else in a folder is refused with a message."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def change(folder, section, **values):
 
 
 def refusal(folder):
-    """Message, of one line, with which loading is refused."""
+    """The one-line message with which loading is refused."""
     with pytest.raises(InputError) as error:
         load_folder(folder)
     assert "\n" not in str(error.value) and str(folder) in str(error.value)
@@ -98,7 +98,7 @@ def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_p
 def test_what_half_precision_cannot_hold_is_refused():
     with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
         stored_form({"a": torch.tensor([1e6])}, "fp16")
-    with pytest.raises(InputError, match=r"the weight a has numbers that are not finite$"):
+    with pytest.raises(InputError, match=r"the weight a contains numbers that are not finite$"):
         stored_form({"a": torch.tensor([float("nan")])}, "fp32")
 
 
@@ -172,9 +172,9 @@ def test_weights_of_another_model_are_refused(folder):
     name = "encoder.layers.0.fc1.bias"
     for changed, words in (
         ({name: weights[name][:-1]}, f"{name} has the shape (47,), but config.json and"),
-        ({name: weights[name] * float("nan")}, f"{name} has numbers that are not finite"),
-        ({name: weights[name].long()}, f"{name} has numbers of the type torch.int64"),
-        ({name: weights[name].double()}, f"{name} has numbers of the type torch.float64"),
+        ({name: weights[name] * float("nan")}, f"{name} contains numbers that are not finite"),
+        ({name: weights[name].long()}, f"{name} contains numbers of type torch.int64"),
+        ({name: weights[name].double()}, f"{name} contains numbers of type torch.float64"),
         ({"more": torch.ones(1)}, "has an unknown weight 'more'"),
     ):
         save_file({**weights, **changed}, folder / WEIGHTS)
@@ -206,7 +206,7 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (b'{"format": NaN}', "is damaged (NaN is no number)"),
         (b"[]", "not from a model folder of fairseq-etads"),
         (b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
-        (b" " * (folder_config._LARGEST_FILE + 1), "bytes are no settings of a model"),
+        (b" " * (folder_config._LARGEST_FILE + 1), "bytes are not the settings of a model"),
     ):
         path.write_bytes(content)
         assert words in refusal(folder), content[:40]
@@ -217,14 +217,14 @@ def test_later_versions_are_refused_with_what_to_do(folder):
     assert f"(schema {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}): update with pip" in refusal(folder)
     for wrong in (0, -1, "1", 1.0, None, True):
         change(folder, None, schema_version=wrong)
-        assert "not a number of a version" in refusal(folder)
+        assert "not a version number" in refusal(folder)
 
 
 @pytest.mark.parametrize(
     "section,values,words",
     [
         (None, {"architecture": 3}, '"architecture" is 3'),
-        (None, {"architecture": "transformer"}, '"transformer" is no architecture of this version; there are '),
+        (None, {"architecture": "transformer"}, '"transformer" is not an architecture of this version; choose from  '),
         (None, {"architecture": "../etads"}, '"../etads" is no architecture'),
         (None, {"model": []}, '"model" is list'),
         (None, {"more": {}}, 'unknown section "more"'),
@@ -245,23 +245,23 @@ def test_later_versions_are_refused_with_what_to_do(folder):
         ("decoding", {"beam": "5"}, '"decoding": --beam "5": choose a whole number'),
         ("decoding", {"beam": 10**30}, "choose a number of at most 1,000,000"),
         ("decoding", {"early_stopping": "never"}, "choose admissible, heuristic or fairseq"),
-        ("decoding", {"bean": 5}, "there is no option bean of decoding; did you mean beam?"),
+        ("decoding", {"bean": 5}, "there is no decoding option bean; did you mean beam?"),
         ("decoding", {"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
         ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
         ("weights", {"shared": {"a": 1}}, "not names of weights"),
         ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
-        ("model", {"encoder_embed_dim": 31}, "its options do not give a model"),
+        ("model", {"encoder_embed_dim": 31}, "no model can be built from its options"),
         ("model", {"encoder_layers": 10**6}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_layers": 3}, "lacks the weight"),
         ("model", {"encoder_layers": 1.5}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path of etads cannot be"),
-        ("model", {"user_dir": "/tmp"}, "there is no option 'user_dir' of etads"),
-        ("model", {"pointer": "hard"}, "its options do not give a model"),
+        ("model", {"user_dir": "/tmp"}, "etads has no option 'user_dir'"),
+        ("model", {"pointer": "hard"}, "no model can be built from its options"),
         ("model", {"pointer": {"a": 1}}, "the option pointer of etads cannot be"),
         ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers of etads cannot be"),
         ("model", {"dropout": "0.1"}, None),
         ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
-        ("model", {"activation_fn": "swish9"}, "its options do not give a model"),
+        ("model", {"activation_fn": "swish9"}, "no model can be built from its options"),
     ],
 )
 def test_hostile_settings_are_refused(folder, section, values, words):
@@ -348,4 +348,4 @@ def test_the_settings_read_are_those_written(made):
 
 def test_a_path_that_fairseq_would_split_is_refused(made, tmp_path):
     shutil.copytree(made[0], tmp_path / f"a{os.pathsep}b")
-    assert "fairseq would take this for two paths" in refusal(tmp_path / f"a{os.pathsep}b")
+    assert "fairseq would read this as two paths" in refusal(tmp_path / f"a{os.pathsep}b")

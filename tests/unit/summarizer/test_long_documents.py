@@ -1,4 +1,4 @@
-"""Model folders with an extractor: what is picked, read and shown of long documents; damaged folders."""
+"""Model folders with an extractor: picked, read and displayed parts of long documents; damaged folders."""
 
 import json
 import shutil
@@ -196,15 +196,15 @@ def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path):
 def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
     make_long_folder(tmp_path)
     own = source_of(tmp_path / "run", TEXT)
-    with pytest.raises(InputError, match="which an extractor makes of raw text: name its run with --extractor"):
+    with pytest.raises(InputError, match="which an extractor computes from raw text: name its run with --extractor"):
         export(own, tmp_path / "a", DECODING, "fp32", lambda made: "")
-    with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: is no extractor of sentences"):
+    with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
         export(own._replace(extractor=own), tmp_path / "b", DECODING, "fp32", lambda made: "")
     config = tmp_path / "model" / "extractor" / "config.json"
     for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
         (tmp_path / "model" / name).unlink()
     config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
-    with pytest.raises(InputError, match='"etads" is no architecture of an extractor'):
+    with pytest.raises(InputError, match='"etads" is not an extractor architecture'):
         Summarizer.load(tmp_path / "model")
 
 
@@ -221,7 +221,7 @@ def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
     (run / "shortened").mkdir()
     own = (tmp_path / "extractor").rename(run / "shortened" / "extractor")
     assert export_command([str(run), str(tmp_path / "b")]) == 0
-    assert f"with the extractor of this run, {own}:" in capsys.readouterr().out
+    assert f"including the extractor of this run, {own}:" in capsys.readouterr().out
     assert Summarizer.load(tmp_path / "b", "cpu").picks_sentences
     assert export_command([str(run), str(tmp_path / "c"), "--extractor", "none"]) == 2
     assert "name its run with --extractor" in capsys.readouterr().err

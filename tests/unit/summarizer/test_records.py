@@ -30,11 +30,11 @@ def test_records_keep_their_fields_and_get_what_the_summarizer_says(folder):
 def test_a_record_without_a_text_does_not_stop_the_others(folder):
     found = RecordSummarizer(folder, device="cpu")({"text": [TEXTS[0], None, TEXTS[2]]})
     assert [bool(summary) for summary in found["summary"]] == [True, False, True]
-    assert found["problem"][1] == "text number 1 (from 0) is of the type NoneType, not str"
+    assert found["problem"][1] == "text number 1 (from 0) is of type NoneType, not str"
 
 
 def test_what_is_wrong_is_said_before_the_first_batch_or_with_it(folder):
     with pytest.raises(InputError, match="beam"):
         RecordSummarizer(folder, beam=0)
-    with pytest.raises(KeyError, match="no column 'text' of texts; there are: 'article', 'id'"):
+    with pytest.raises(KeyError, match="no column 'text' with texts; choose from: 'article', 'id'"):
         RecordSummarizer(folder)({"article": ["w1"], "id": [1]})

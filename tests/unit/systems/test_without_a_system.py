@@ -1,4 +1,6 @@
-"""Each system can be deleted with its jobs: the core trains and searches, and what is missing says where it belongs."""
+"""Each system can be deleted together with its jobs: the core trains and searches, and missing names are reported with
+their system.
+"""
 
 import os
 import shutil

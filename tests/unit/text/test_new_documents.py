@@ -106,8 +106,8 @@ def test_an_empty_row_of_one_column_is_an_empty_document(read, tmp_path):
     "name,content,options,words",
     [
         ("a.csv", "text,Text\na,b\n", [], "2 columns are named text"),
-        ("a.jsonl", '{"text": "a", "text": "b"}\n', [], "line 1: a key stands twice in an object"),
-        ("a.txt", "a\n", ["--source-column", "text"], "--source-column text: goes with JSON lines and CSV"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', [], "line 1: a key occurs twice in an object"),
+        ("a.txt", "a\n", ["--source-column", "text"], "--source-column text: applies only to JSON lines and CSV"),
     ],
 )
 def test_what_could_mean_two_things_is_refused(name, content, options, words, read, tmp_path):
@@ -173,7 +173,7 @@ def test_inputs_that_do_not_fit_are_refused(read, tmp_path):
     for options, words in (
         (["--input", tmp_path / "missing"], "no such file or folder"),
         (["--input", tmp_path, "--input", tmp_path / "a.txt"], "inputs of one kind"),
-        (["--input", tmp_path, "--input-format", "lines"], "is a folder, and --input-format is lines"),
+        (["--input", tmp_path, "--input-format", "lines"], "is a folder, but --input-format is lines"),
     ):
         status, _, _, said = read(*options)
         assert status == 2 and words in said and said.startswith("generate.sh: ")

@@ -31,7 +31,7 @@ def work(path, documents=DOCUMENTS, settings=SETTINGS, stop=None, every=2):
 
 @pytest.mark.parametrize("stop", range(8))
 def test_after_an_end_at_any_moment_nothing_is_missing_and_nothing_is_there_twice(stop, tmp_path):
-    """All that can be on the disk then: some of what was written since the last mark, and part of a journal's line."""
+    """All possible states of the disk: some of the data since the last mark, and part of a journal's line."""
     for case, (lines_lost, journal_lost) in enumerate(itertools.product((0, 1, 9, 10_000), (0, 1, 40))):
         path = tmp_path / str(case)
         first = work(path, stop=stop)
@@ -108,7 +108,7 @@ def test_an_older_file_is_not_taken_for_one_whose_partial_file_is_gone(tmp_path)
 def test_other_settings_and_other_documents_are_refused(tmp_path):
     path = tmp_path / "out"
     work(path, stop=5).close()
-    with pytest.raises(InputError, match=r"out.partial next to it was begun with another --beam and --lenpen; give"):
+    with pytest.raises(InputError, match=r"out.partial next to it was started with another --beam and --lenpen; give"):
         ResumableLines(path, {"model": "x", "--lenpen": 1})
     with pytest.raises(InputError, match="has summaries of 4 documents, but there are only 3 documents now"):
         work(path, documents=DOCUMENTS[:3])
@@ -125,7 +125,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
 def test_two_processes_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     first = work(tmp_path / "out", stop=3)
-    with pytest.raises(InputError, match="it is being written now"):
+    with pytest.raises(InputError, match="is being written at the moment"):
         ResumableLines(tmp_path / "out", SETTINGS)
     first.close()
     work(tmp_path / "out")

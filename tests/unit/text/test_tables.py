@@ -89,14 +89,16 @@ def test_parallel_text_is_split_in_the_same_way(tmp_path):
         (["--split", "0/0/0"], "choose shares"),
         (["--split", "nan/1/1"], "choose shares"),
         (["--split", "1/0.000001/0.00000001"], "valid: no document is left (none falls into valid by --split 1/"),
-        (["--train", "x.csv"], "--input and --train exclude one another"),
+        (["--train", "x.csv"], "--input and --train cannot be combined"),
     ],
 )
 def test_impossible_splits_are_refused(tmp_path, capsys, more, words):
     path = corpora.table(tmp_path / "all.csv", records(range(9)))
     assert words in refused(tmp_path, capsys, "table", "--input", path, *more)
     if len(more[1]) < 6 and more[0] == "--split":
-        assert f"--split {more[1]}: goes with --input" in refused(tmp_path, capsys, "table", "--train", path, *more)
+        assert f"--split {more[1]}: has no effect without --input" in refused(
+            tmp_path, capsys, "table", "--train", path, *more
+        )
 
 
 @pytest.mark.parametrize("delimiter, name", [(";", "semicolons"), ("|", "bars"), ("\t", "tabs"), (",", "")])
@@ -119,7 +121,7 @@ def test_delimiters_are_found_by_the_header_or_said(tmp_path, capsys, delimiter,
 def test_odd_delimiters_and_formats_are_refused(tmp_path, capsys):
     path = corpora.table(tmp_path / "a.jsonl", records(range(3)))
     error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", ";")
-    assert "--delimiter ;: goes with CSV and TSV" in error
+    assert "--delimiter ;: applies only to CSV and TSV" in error
     error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", "::")
     assert '--delimiter "::": choose one character, such as ; or | or tab' in error
     path = path.rename(tmp_path / "a.txt")
@@ -222,7 +224,7 @@ def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
     assert list(report["inputs"]) == ["input 1: -"] and report["options"]["input"] == "-"
     monkeypatch.setattr("sys.stdin", Input(content))
     error = refused(tmp_path / "x", capsys, "table", "--train", "-", "--valid", "-")
-    assert "standard input (-) is given twice; it can be read once only" in error
+    assert "standard input (-) is given twice; it can be read only once" in error
     monkeypatch.setattr("sys.stdin", Input(b'{"source": "a", "target": "b"}\n{"source": 1}\n'))
     error = refused(tmp_path / "x", capsys, "table", "--train", "-")
     assert "standard input, line 2: " in error and "/tmp" not in error
@@ -265,7 +267,7 @@ def test_zstandard_is_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("suffix", [".xz", ".bz2", ".gz", ".zst"])
 def test_a_small_file_that_would_fill_the_memory_is_refused(suffix, tmp_path, monkeypatch):
-    """91 KB of .zst became 3 GB."""
+    """91 KB of .zst used to expand to 3 GB."""
     monkeypatch.setattr(compression, "ALWAYS_ALLOWED", 1 << 20)
     monkeypatch.setattr(compression, "MOST_TIMES", 300)
     content = b"a\n" * (1 << 22)
@@ -346,7 +348,7 @@ def test_a_report_of_an_earlier_version_still_fits(tmp_path):
 
 
 def test_a_document_of_ten_megabytes_in_one_line(tmp_path):
-    """Nothing is quadratic in its length: words, quotes, tags that do not end, and no sentence end for 9 MB."""
+    """No step is quadratic in the text's length: words, quotes, unclosed tags, and 9 MB without a sentence end."""
     text = 'It is <b so, "he said". ' * 5_000 + "word &amp <!-- <script> " * 400_000
     path = tmp_path / "a.csv"
     path.write_text('source,target\n"' + text.replace('"', '""') + '",x\n')

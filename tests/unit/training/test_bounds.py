@@ -9,7 +9,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from recurrent import recurrent
 
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask, fingerprint
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words, with_known_words
@@ -212,7 +212,7 @@ def test_without_a_pointer_such_words_are_unknown_and_can_be_replaced():
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory's two dictionaries: the second knows fewer of the same words."""
+    """A data folder's two dictionaries: the second knows fewer of the same words."""
     for side, bound in (("source", KNOWN), ("target", GENERATED)):
         dictionary = make_dictionary(tail=5)
         dictionary.count[bound:] = [0] * (len(dictionary) - bound)

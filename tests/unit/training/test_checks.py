@@ -1,4 +1,4 @@
-"""Options without effect are refused in words, or warned of; the same options with what they need are taken."""
+"""Options without effect are refused or cause a warning; the same options are accepted with their requirements."""
 
 import logging
 from dataclasses import fields
@@ -20,7 +20,7 @@ CRITERION_CASES = [
     ({}, {"coverage_loss_ramp": 5}, "--coverage-loss-ramp 5 has no effect without --coverage-loss"),
     ({}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
     ({"pointer": "soft"}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
-    ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop leaves out of some updates"),
+    ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop skips in some updates"),
     ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
     ({}, {"length_normalised": True}, None),
     (
@@ -188,7 +188,7 @@ def test_a_closed_book_decoder_needs_its_weight():
 
 
 def test_a_closed_book_decoder_does_not_go_with_a_sentence_selector():
-    """It died in the first update: KeyError: 'first_state'."""
+    """It failed in the first update: KeyError: 'first_state'."""
     options = {"closed_book_decoder": True, "hierarchical_attention": True, "sentence_selector": True}
     with pytest.raises(ValueError, match=r"--closed-book-decoder .* with --sentence-selector: .*; choose one"):
         steps_task().build_model(model_config("explicit_selection", **RECURRENT, **options))

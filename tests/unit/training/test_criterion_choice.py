@@ -4,19 +4,19 @@ import itertools
 
 import pytest
 
-from fairseq_etads.training.nll import check_criterion
+from fairseq_etads.training.losses import check_criterion
 
 NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
-TEACHES = "--criterion {} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+TEACHES = "--criterion {} does not train the switch of --pointer switch: choose --criterion summarization_nll"
 OTHERS_WORDS = (
-    "--criterion {} would ask --pointer soft for words that other documents have: choose --criterion "
+    "--criterion {} would require --pointer soft to copy words of other documents: choose --criterion "
     "summarization_nll, which has --label-smoothing too"
 )
 LEFT_OUT = (
-    "--criterion {} would ask for words that --large-vocabulary-trick leaves out: choose --criterion summarization_nll"
+    "--criterion {} would need words that --large-vocabulary-trick leaves out: choose --criterion summarization_nll"
 )
 STATES = (
-    "--criterion {} would take the states of a model with --adaptive-softmax-cutoff for logits: choose --criterion "
+    "--criterion {} would treat the states of a model with --adaptive-softmax-cutoff as logits: choose --criterion "
     "adaptive_loss, or leave out the cutoffs"
 )
 

@@ -11,8 +11,7 @@ from fairseq.logging import metrics
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 from recurrent import recurrent, recurrent_task
 
-from fairseq_etads.training.losses import coverage_loss
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL, coverage_loss
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
@@ -221,7 +220,7 @@ def test_logs_add_up_over_workers_whatever_the_split():
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_logs_may_be_summed_before_they_are_reduced(pointer):
-    """fairseq sums them over workers if the criterion says so: one tensor per name is faster to send."""
+    """fairseq sums the figures over workers if the criterion says so: one tensor per name is faster to send."""
     model, ours = build(pointer, coverage_loss=1.0)
     outputs = [ours(model, make_sample([d], [s]))[2] for d, s in zip(DOCUMENTS, SUMMARIES)]
     assert SummarizationNLL.logging_outputs_can_be_summed()
@@ -235,7 +234,7 @@ def test_logs_may_be_summed_before_they_are_reduced(pointer):
 
 
 def test_figures_are_means_over_words_and_summaries_in_bits():
-    """Of two intervals that are logged together, weighted by what each has of them."""
+    """Two intervals that are logged together are weighted by their numbers."""
     bit = math.log(2)
     first = {"loss": 12.34567 * bit, "nll_loss": 9.87654 * bit, "ntokens": 4, "nsentences": 3, "sample_size": 5}
     second = {"loss": 1.5 * bit, "nll_loss": 2.5 * bit, "ntokens": 8, "nsentences": 2, "sample_size": 15}
@@ -297,7 +296,7 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     with pytest.raises(ValueError, match=r"--criterion label_smoothed_cross_entropy.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="label_smoothed_cross_entropy"))
     task.capabilities = frozenset({"--pointer", "--pointer switch"})
-    with pytest.raises(ValueError, match=r"--criterion cross_entropy does not teach --pointer switch"):
+    with pytest.raises(ValueError, match=r"--criterion cross_entropy does not train the switch of --pointer switch"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
     task.capabilities = frozenset({"--large-vocabulary-trick"})
     with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):

@@ -110,9 +110,9 @@ def test_several_hypotheses_and_documents_without_words(hub):
 
 
 def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub):
-    with pytest.raises(ValueError, match="there is no option converage_penalty of decoding; choose of ") as error:
+    with pytest.raises(ValueError, match="there is no decoding option converage_penalty; choose from ") as error:
         hub.translate(TEXTS, converage_penalty=1.0)
-    listed = str(error.value).partition("choose of ")[2].split(", ")
+    listed = str(error.value).partition("choose from ")[2].split(", ")
     assert {*PER_CALL, *FAIRSEQS, "beam", "lenpen", "unkpen", "unnormalized", "sampling", "constraints"} <= set(listed)
     with pytest.raises(ValueError, match="no option beam_size"):
         hub.translate(TEXTS, beam_size=3)
@@ -157,13 +157,13 @@ def test_all_options_with_choices_are_among_these():
 
 
 def test_what_would_have_no_effect_is_refused(hub):
-    with pytest.raises(ValueError, match="--lm-path: fairseq-generate alone reads it"):
+    with pytest.raises(ValueError, match="--lm-path: only fairseq-generate reads it"):
         hub.translate(TEXTS, lm_path="lm.pt")
     with pytest.raises(ValueError, match="prefix_allowed_tokens_fn does not go with Sampling"):
         hub.generate([hub.encode(TEXTS[0])], sampling=True, prefix_allowed_tokens_fn=lambda *_: [5])
-    with pytest.raises(ValueError, match="--score-reference: there are no references"):
+    with pytest.raises(ValueError, match="--score-reference: no references found"):
         hub.score(TEXTS)
-    with pytest.raises(ValueError, match="--constraints: there are none"):
+    with pytest.raises(ValueError, match="--constraints: the input has none"):
         hub.translate(TEXTS, constraints="ordered")
 
 

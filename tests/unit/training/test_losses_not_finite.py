@@ -1,4 +1,4 @@
-"""Losses that are not finite: which pairs they are of, and what to do."""
+"""Losses that are not finite: the message names their pairs and a remedy."""
 
 import math
 
@@ -36,7 +36,8 @@ def test_the_refusal_of_a_loss_names_at_most_twenty_pairs_and_says_what_to_do():
     twenty = ", ".join(str(number) for number in range(100, 120))
     advice = (
         "The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
+        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs are reported "
+        "again, look at "
         "their text"
     )
     start = "the loss of {0} of {0} pairs is not finite (numbers in the data set, from 0: {1}). "

@@ -25,7 +25,7 @@ def in_float32(monkeypatch):
 
 
 def layers(**changes):
-    """Two matrices of one shape, one of another, a vector in the form of a matrix, biases; and their optimiser."""
+    """Two matrices of one shape, one of another, a vector in the form of a matrix, and biases; with their optimiser."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3), nn.Linear(3, 1)).double()
     mark_matrices(model)

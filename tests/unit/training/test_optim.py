@@ -1,4 +1,4 @@
-"""Lazy optimisers: equal to the plain ones where every row has a gradient, and still elsewhere."""
+"""Lazy optimisers: equal to the plain ones where every row has a gradient, and without movement elsewhere."""
 
 from argparse import Namespace
 
@@ -192,4 +192,4 @@ def test_they_say_when_they_are_not_lazy(lazy, plain, caplog):
     model.table.is_lookup_table = False  # as in a Transformer
     lazy(OPTIONS, list(model.parameters()))
     name = f"lazy_{lazy.__name__[4:].lower()}"
-    assert caplog.records[0].message.startswith(f"--optimizer {name} does the same as {name[5:]} here")
+    assert caplog.records[0].message.startswith(f"--optimizer {name} is the same as {name[5:]} here")

@@ -1,4 +1,4 @@
-"""Losses that overflow in training: left to fairseq's loss scaler where there is one, reported where there is none."""
+"""Losses that overflow in training: handled by fairseq's loss scaler if there is one, otherwise reported."""
 
 import logging
 import math
@@ -74,7 +74,7 @@ def test_an_update_that_overflows_is_skipped_and_the_next_one_made(kind, caplog)
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_memory_efficient_half_precision_names_the_optimisers_that_have_it(bf16):
-    """fairseq says "Unsupported optimizer: Muon"."""
+    """fairseq reports "Unsupported optimizer: Muon"."""
     model = make_model("etads", make_task()).to(torch.bfloat16 if bf16 else torch.float16)
     cfg = OmegaConf.structured(FairseqConfig())
     cfg.common.bf16 = cfg.common.memory_efficient_bf16 = bf16
@@ -94,7 +94,9 @@ def test_memory_efficient_half_precision_names_the_optimisers_that_have_it(bf16)
     for name in ("muon", "lazy_adagrad", "lazy_adadelta", "sgd"):
         if name == "muon":
             mark_matrices(model)
-        with pytest.raises(ValueError, match=f"{flag} does not go with --optimizer {name}: choose of adam, lazy_adam"):
+        with pytest.raises(
+            ValueError, match=f"{flag} does not go with --optimizer {name}: choose from adam, lazy_adam"
+        ):
             build(name)
 
 

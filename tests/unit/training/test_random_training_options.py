@@ -48,7 +48,7 @@ PADDINGS = [((False, False), (3, 2)), ((True, False), (2, 0)), ((True, True), (1
 
 
 def loss_and_gradient(model, criterion, samples):
-    """The sum over samples of the loss and of the sample sizes, and the loss's gradient by parameter."""
+    """The sums over samples of the losses and of the sample sizes, and the loss's gradient by parameter."""
     model.zero_grad()
     if hasattr(criterion, "set_num_updates"):
         criterion.set_num_updates(3)
@@ -131,7 +131,7 @@ def check_update_freq(task, model, criterion, make):
 
 
 def failure_of(arch, model, criterion, losses):
-    """The message of the check that fails, None if all hold; raises what refuses the combination."""
+    """The message of the first failed check, or None; raises the error that refuses the combination."""
     task, built, loss = build(arch, model, criterion, losses)
     make = functools.partial(batch, task, built)
     if criterion == "summarization_rl":
@@ -152,7 +152,7 @@ EQUALLY_LONG = [[5, 45, MARK], [8, 9, 11], [47, 5, 6], [10, MARK, 52], [7, 8, 20
 
 
 def draw_fixed_samples(criterion, model, make):
-    """Let the criterion take the same samples of a document in every batch; their gains in float64, and none is 0."""
+    """Let the criterion draw the same samples of a document in every batch, with non-zero gains in float64."""
     gains, of_document = criterion.gains, {}
     model.to(torch.float32)  # in which the search computes
     for number in ALL:
@@ -187,7 +187,7 @@ def draw_fixed_edits(criterion):
 
 
 def smallest(arch, model, criterion, losses):
-    """Leave out every option without which the combination still fails, and say how it fails."""
+    """Remove every option without which the combination still fails, and describe the failure."""
     for name in [*model, *losses]:
         fewer = [{k: v for k, v in options.items() if k != name} for options in (model, losses)]
         try:

@@ -1,6 +1,4 @@
-"""The selection loss (Li et al. 2018): against loops, its targets in files, its part in the whole, and learning from
-it.
-"""
+"""The selection loss (Li et al. 2018): against loops, its targets in files, its share of the total, and learning."""
 
 import random
 
@@ -15,7 +13,7 @@ from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
@@ -163,7 +161,7 @@ def marked_values(draw, count):
 
 
 def learn(arch, weight, updates=230):
-    """Train on marked values; the share of values that are right, and the mean weight of the sentence to select."""
+    """Train on marked values; returns the share of right values, and the mean weight of the sentence to select."""
     task, draw = recurrent_task(), random.Random(1)
     torch.manual_seed(1)
     model = recurrent(arch, task, encoder_embed_dim=32, encoder_hidden_size=32, attention_dim=32).train()

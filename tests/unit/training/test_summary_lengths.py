@@ -59,7 +59,7 @@ def test_a_folder_has_them_and_its_summaries_are_as_long(run, capsys):
     config = exported()
     assert config.task["summary_lengths"] == SHORT
     assert (config.decoding["min_len"], config.decoding["max_len"]) == (7, 12)
-    assert "by the training summaries, summaries are written with --min-len 7 --max-len 12" in capsys.readouterr().out
+    assert "default lengths, from the training summaries: --min-len 7 --max-len 12" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

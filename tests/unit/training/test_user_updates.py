@@ -54,7 +54,7 @@ def test_a_package_of_ones_own_trains_between_the_updates(package):
 
 
 def test_an_unknown_auxiliary_task_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="--auxiliary-task topics: choose of none, entailment, or load the package"):
+    with pytest.raises(ValueError, match="--auxiliary-task topics: choose from none, entailment, or load the package"):
         steps_task(auxiliary_task="topics", clip_norm=1.0).build_model(model_config("etads", **SMALL))
 
 

@@ -1,5 +1,5 @@
-"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, samples in the log, and a
-generator that does not outlive its model.
+"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, logged samples, and a generator
+that does not outlive its model.
 """
 
 import logging
@@ -25,7 +25,7 @@ def rouge_task(**options):
 
 
 def make_data(task, count=5, target=None, **options):
-    """Documents of 3 … 7 words with summaries of 5 … 9, and those summaries; or with the given summaries."""
+    """Documents of 3 to 7 words and summaries of 5 to 9, which are also returned; or with the given summaries."""
     generator = torch.Generator().manual_seed(2)
     source, summaries = (
         [torch.randint(4, 40, (length + 1,), generator=generator) for length in range(least, least + count)]
@@ -50,10 +50,10 @@ def make_data(task, count=5, target=None, **options):
         ({"eval_rouge_print_samples": -2}, "--eval-rouge-print-samples -2: choose 0 or more"),
         ({"eval_rouge_args": "{"}, "--eval-rouge-args '{': not JSON"),
         ({"eval_rouge_args": "[1]"}, "must be a JSON object"),
-        ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose of beam, .*--coverage-penalty'),
+        ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose from beam, .*--coverage-penalty'),
         ({"eval_rouge_args": '{"score_reference": true}'}, 'no "score_reference"'),
         ({"eval_rouge_args": '{"beam": "x"}'}, "--eval-rouge-args .*'x'"),
-        ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose of .*etads.*moses"),
+        ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from .*etads.*moses"),
         ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_validation_without_documents_logs_zero_and_training_nothing():
 def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
     """Through the task's own steps, in the order of fairseq's trainer.
 
-    A cached generator would not notice the change: with int8 its copy of the model has its own numbers on every
+    A cached generator would not notice the change: with int8, its copy of the model has its own numbers on every
     processor, and fairseq's Adam changes parameters without raising their version counters.
     """
     options = {"eval_rouge_args": '{"beam": 1}', "infer_dtype": "int8"}
@@ -190,7 +190,7 @@ def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
 
 
 def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
-    """Data sets of the same documents, as several --valid-subset: some references are what the model writes."""
+    """Data sets of the same documents, as with several --valid-subset; some references equal the model's output."""
     task = rouge_task(eval_rouge_args='{"beam": 1, "min_len": 3, "unkpen": 1000}')
     model = make_model(task=task)
     data, _ = make_data(task, references=5)

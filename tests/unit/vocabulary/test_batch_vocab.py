@@ -58,7 +58,7 @@ def test_documents_that_stay_keep_their_slots_and_the_size():
 
 def test_rows_that_belong_to_no_document_are_refused():
     vocab = BatchVocab(torch.tensor([[9, 2], [8, 2]]), 6, **SPECIALS)
-    with pytest.raises(ValueError, match="3 rows do not belong to 2 documents"):
+    with pytest.raises(ValueError, match="3 rows cannot be divided evenly among 2 documents"):
         vocab.encode(torch.zeros(3, 1, dtype=torch.long))
 
 

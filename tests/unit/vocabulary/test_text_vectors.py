@@ -1,4 +1,4 @@
-"""Word vectors from text: counts and mutual information by loops, neighbours that mean the same, and odd texts."""
+"""Word vectors from text: counts and mutual information by loops, neighbours with similar meanings, and odd texts."""
 
 import math
 import random
@@ -34,7 +34,7 @@ def test_counts_and_mutual_information_are_those_of_the_loops(contexts, monkeypa
 
 
 def text_of_two_topics(sentences=400):
-    """Words 0 to 9 are of one topic, 10 to 19 of another; a sentence has words of one."""
+    """Words 0 to 9 belong to one topic, 10 to 19 to another; a sentence has words of one topic."""
     generator = random.Random(1)
     words = []
     for _ in range(sentences):

@@ -80,7 +80,7 @@ def none_for_loop(document):
 @pytest.mark.parametrize("shortlist", [False, True])
 @pytest.mark.parametrize("pointers", [["soft"], ["none"], ["soft", "none"]], ids=str)
 def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
-    """log p of the models alone, by reading the summary once more, and the loop's features; in ensembles, too."""
+    """log p of the models alone, by reading the summary again, and the features from the loop; also for ensembles."""
     models = [model_of(pointer, seed) for seed, pointer in enumerate(pointers, 1)]
     words = make_shortlist(TASK, frequent=V) if shortlist else None
     counts, copied = torch.zeros(4), 0
@@ -152,7 +152,7 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
 
 @pytest.mark.parametrize("words", [1, 2, 3])
 def test_recombination_is_that_of_a_loop(words):
-    """The best of all extensions but those with the same last words as a better one.
+    """The best of all extensions, except those with the same last words as a better one.
 
     One model knows the last two words; the other knows none, so that its hypotheses prefer the same words.
     """
@@ -194,7 +194,7 @@ def test_what_does_not_go_together_is_refused():
     for given in ("1,2,3", "1,2,3,4,x", "0,1,1,1,1", "1,2,3,4,inf", (1, 2)):
         with pytest.raises(ValueError, match=r"--extractive-weights .*: choose five numbers separated by commas"):
             summaries([model_of()], extractive_weights=given)
-    with pytest.raises(ValueError, match="--recombine 2 goes with beam search only, not with Sampling"):
+    with pytest.raises(ValueError, match="--recombine 2 works only with beam search, not with Sampling"):
         summaries([model_of()], recombine=2, search_strategy=search.Sampling(dictionary))
     with pytest.raises(ValueError, match="--recombine -1: choose 0 or more"):
         summaries([model_of()], recombine=-1)
@@ -256,7 +256,7 @@ def test_the_released_features_are_those_of_its_code():
 
 
 def test_with_the_released_features_the_end_counts_at_an_exact_length():
-    """In the release, it is a part of the final score. Here it used to be 0 for all summaries."""
+    """In the release, it is a part of the final score. The score used to be 0 for all summaries."""
     options = {"exact_length": 4, "no_repeat_ngram_size": 1}
     for found in summaries([model_of("none")], extractive_weights=RELEASED, **options):
         assert all(hypothesis["positional_scores"][-1] < -0.01 for hypothesis in found)

@@ -17,7 +17,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.summarizer.folder.loading import load_folder
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 BOS, UNK = 0, 3
 KIND = pytest.mark.parametrize("kind", sorted(KINDS))
@@ -108,7 +108,7 @@ def test_cached_decoding_equals_uncached_decoding(kind):
 
 
 def test_the_coverage_loss_does_not_depend_on_padding():
-    """Marks stand where a shorter document of a batch has padding; attention to them is no attention to words."""
+    """Marks are where a shorter document of a batch has padding; attention to them is not attention to words."""
     task = abs_task()
     model = abs_model(task=task).train()
     ours = SummarizationNLL(task, False, 0.0, 1.0, 0, 0, 1.0)

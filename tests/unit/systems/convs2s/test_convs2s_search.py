@@ -18,8 +18,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.models.external import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.products import WideLinear
+from fairseq_etads.search.inference import InferenceModel, WideLinear
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check
 
@@ -70,7 +69,9 @@ def test_the_search_finds_what_fairseqs_finds(kind, settings):
 
 @pytest.mark.parametrize("kind", ["plain", "soft", "few", "tied"])
 def test_fairseqs_search_takes_the_model(kind):
-    """It knows the dictionary alone, so documents here have no other words; nor does it know a switch's decisions."""
+    """It knows only the dictionary, so documents here have no other words, and it does not know a switch's
+    decisions.
+    """
     task = conv_task()
     model, sample = conv(kind, task), sample_of([[5, 6, 7, 43, 9], [8], [9, 10, 11]])
     settings = {"beam_size": 3, "max_len_b": 6}
@@ -81,7 +82,7 @@ def test_fairseqs_search_takes_the_model(kind):
 
 @KIND
 def test_searching_together_finds_what_searching_alone_finds(kind):
-    """In addition, a finished score is the likelihood of its summary."""
+    """A finished score is also the likelihood of its summary."""
     task = conv_task()
     model = conv(kind, task)
     generator = task.build_generator([model], options())
@@ -118,7 +119,7 @@ def test_unknown_words_are_copied_and_their_places_known(kind):
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_a_prepared_model_searches_with_any_beam(beam):
-    """fairseq's own would multiply as if every document had the beams for which it was prepared."""
+    """fairseq's own model would multiply as if every document had the beam size for which it was prepared."""
     task, sample = conv_task(), sample_of([*TEXTS, *TEXTS[:1]])
     plain, prepared = conv("soft", task), conv("soft", task)
     prepare(prepared, 4)

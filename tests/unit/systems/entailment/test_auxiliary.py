@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 def build(folder, arch="entail_s2s", task=None, cfg=None, **options):
-    """A task with pairs, its model in training, and fairseq's Adam for it."""
+    """A task with pairs, its model in training mode, and fairseq's Adam for it."""
     task = task or make_task(auxiliary_data=str(folder), **{**AUXILIARY, **options})
     torch.manual_seed(1)
     model = task.build_model(model_config(arch, **{**RECURRENT, "readout_dim": 9, **(cfg or {})})).train()
@@ -86,7 +86,9 @@ def test_pairs_are_read_as_documents(folder):
 
 
 def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
-    """Cut at spaces, "fell." and "snow," were unknown words, and so is each number where the corpus has ``#``."""
+    """If text were cut at spaces, "fell." and "snow," would be unknown words, and so would each number where the corpus
+    has ``#``.
+    """
     (tmp_path / "train.tsv").write_text("Snow, 19 inches, fell.\tIt fell.\tentailment\n", encoding="utf-8")
 
     def read(**options):
@@ -107,7 +109,7 @@ def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
 
 
 def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
-    """The decoder's weights stay although they have moments, because summarisation has trained them before."""
+    """The decoder's weights do not change although they have moments, because summarisation has trained them before."""
     task, model, optimizer = build(folder, cfg={"dropout": 0.0})
     nll, sample = criterion(task), make_sample([[5, 6, 7]], [[8, 9]])
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -130,7 +132,7 @@ def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
 
 
 def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
-    """Gradients left by another update are not added, and each update is clipped as --clip-norm says."""
+    """Gradients left by another update are not added, and each update is clipped according to --clip-norm."""
     task, model, optimizer = build(folder)
     clip, norms = optimizer.clip_grad_norm, []
     monkeypatch.setattr(optimizer, "clip_grad_norm", lambda most: norms.append((most, float(clip(most)))))
@@ -180,7 +182,7 @@ def test_with_uniform_weights_the_classifier_has_them_too(folder):
         ({"auxiliary_batch_size": 0}, "--auxiliary-batch-size 0: choose 1 or more"),
         ({"auxiliary_data": None}, "--auxiliary-task entailment needs pairs of texts: --auxiliary-data DIR"),
         ({"auxiliary_data": "nowhere"}, "--auxiliary-data nowhere: no such folder, or no file"),
-        ({"arch": "etads"}, "--auxiliary-task entailment is for the encoders of recurrent models"),
+        ({"arch": "etads"}, "--auxiliary-task entailment works only with recurrent models"),
         ({"arch": "ras_lstm"}, "--auxiliary-task needs --encoder rnn without --source-factors"),
     ],
 )

@@ -49,7 +49,7 @@ def test_it_is_the_equations(document):
 
 
 def test_the_gate_is_open_or_acts_and_the_bridge_does_not_read_it():
-    """With biases of 50 it lets everything through, to the bit of float32; else attention reads other states."""
+    """With biases of 50, it lets everything through exactly in float32; otherwise, attention reads other states."""
     gated, plain = prefer(recurrent("entail_s2s")), recurrent("entail_s2s", encoder_gate="none")
     plain.load_state_dict({k: v for k, v in gated.state_dict().items() if "gate" not in k})
     tokens = make_batch(DOCUMENTS)

@@ -98,7 +98,7 @@ def test_a_folder_gives_the_same_scores(scorer, tmp_path):
 
 
 def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
-    """A model that hides none writes files that versions before this option can read."""
+    """A model that hides no digits writes files that versions before this option can read."""
     write_config(tmp_path / "plain", CONFIG, scorer.dictionary, {})
     assert "hide_digits" not in (tmp_path / "plain/config.json").read_text(encoding="utf-8")
     scorer.dictionary.add_symbol("w#")
@@ -121,9 +121,13 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
         (
             "config.json",
             lambda text: text.replace('"width": 6', '"width": "6"'),
-            '"model" is not as etads-nli writes it',
+            '"model" is not in the form that etads-nli writes',
         ),
-        ("config.json", lambda text: text.replace('"width": 6', f'"width": {10**15}'), '"model" is not as etads-nli'),
+        (
+            "config.json",
+            lambda text: text.replace('"width": 6', f'"width": {10**15}'),
+            '"model" is not in the form that etads-nli',
+        ),
         (
             "config.json",
             # This width would need more memory than there is.

@@ -99,7 +99,7 @@ def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, ca
 
 
 def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
-    """The same path may hold other pairs of the same words; the old model was said to be the one of these."""
+    """The same path may contain other pairs of the same words; the old model used to be reported as trained on them."""
     files = [str(shutil.copy(path, tmp_path)) for path in pairs]
     assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 0
     Path(files[0]).write_text("".join(reversed(Path(files[0]).read_text().splitlines(keepends=True))))

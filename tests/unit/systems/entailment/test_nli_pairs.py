@@ -41,7 +41,7 @@ def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     "name, line, words",
     [
-        ("x.tsv", "a\tb", "2 fields between tabs instead of three"),
+        ("x.tsv", "a\tb", "2 tab-separated fields instead of three"),
         ("x.tsv", "a\tb\tyes", 'the label is "yes", not one of entailment, neutral, contradiction'),
         ("x.jsonl", "{", "not JSON"),
         ("x.jsonl", "[" * 100000, "not JSON"),
@@ -70,6 +70,6 @@ def test_raw_text_cut_at_spaces_is_warned_of():
 
 
 def test_digits_are_hidden_after_words_are_cut():
-    """Treebank rules make "#" a word, so digits that were hidden first would fall apart."""
+    """Treebank rules make "#" a word, so digits that were hidden first would be split."""
     tokenizer = NliConfig(words="ptb", hide_digits=True).tokenizer()
     assert tokenizer.encode("He isn't 42 or 1,000.") == "he is n't ## or #,### ."

@@ -1,4 +1,4 @@
-"""summarization_raml: drawing and weights, against enumeration and loops; what the model learns."""
+"""summarization_raml: sampling and weights against enumeration and loops, and learning."""
 
 import math
 from collections import Counter
@@ -203,7 +203,7 @@ class Judge:
 
 
 def test_entailment_counts_no_more_than_that_of_the_reference(monkeypatch):
-    """Words have their spelling, copied ones too, and sentence marks are no words."""
+    """Words keep their spelling, including copied ones, and sentence marks are not words."""
     monkeypatch.setattr(EntailmentScorer, "load", lambda path: Judge())
     task = recurrent_task()
     ours = raml(task, raml_reward="entail", raml_entailment_model="somewhere")
@@ -254,14 +254,14 @@ def test_impossible_options_are_refused(options, words):
 
 
 def test_the_large_vocabulary_trick_is_refused():
-    with pytest.raises(ValueError, match="draws random words, but --large-vocabulary-trick leaves most words out"):
+    with pytest.raises(ValueError, match="draws random words, but --large-vocabulary-trick leaves out most words"):
         SummarizationRAML.check_options(SummarizationRAMLConfig(), frozenset({"--large-vocabulary-trick"}))
 
 
 def test_it_learns_what_the_reward_asks_for(monkeypatch):
-    """The judge prefers words of the document: in place of the reference's, these become more probable than others.
+    """The judge prefers words of the document: they become more probable than the reference's words.
 
-    With weights exp(r/τ) / exp(-e/τ) they are to be exp(1/τ) times as likely, here 7.4.
+    With weights exp(r/τ) / exp(-e/τ), they should be exp(1/τ) times as probable, here 7.4.
     """
     monkeypatch.setattr(EntailmentScorer, "load", lambda path: Judge())
     task = make_task()

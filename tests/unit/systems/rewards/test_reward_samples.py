@@ -35,7 +35,9 @@ def test_samples_have_the_models_probabilities():
 
 
 def test_only_the_greedy_hypothesis_is_not_drawn():
-    """It is known by its score: here it stands second, as when another has ended, and sums of log P round above 0."""
+    """It is recognised by its score: here it is second, as when another hypothesis has ended, and sums of log P round
+    above 0.
+    """
     p = torch.tensor([0.5, 0.3, 0.2])
     rows = 4000
     lprobs = p.log().expand(rows, 3, 3).contiguous()
@@ -52,7 +54,7 @@ def test_only_the_greedy_hypothesis_is_not_drawn():
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
-    """They are the same whenever they or the samples of their documents end."""
+    """They are the same, regardless of when they or the samples of their documents end."""
     model, ours = build("soft", rl_samples=samples, rl_max_len=6)
     with torch.no_grad():
         model.decoder.output_projection.weight[EOS] *= 3

@@ -170,7 +170,7 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
 
 
 def test_a_long_sample_is_not_blamed_less(monkeypatch):
-    """Of samples that are equally bad, each word counts the same; only the references' length divides the loss."""
+    """For equally bad samples, each word counts the same; only the references' length divides the loss."""
     model, ours = build(pointer="none")
     sample = make_sample()
     drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7, 8, 9], [6, 7], [])]
@@ -274,7 +274,7 @@ def test_figures_are_means_over_summaries():
     [
         ({"rl_weight": 1.5}, "--rl-weight 1.5"),
         ({"rl_max_len": 0}, "--rl-max-len 0"),
-        ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"),
+        ({"rewards": "rouge9"}, "--rewards rouge9: choose from rouge1"),
         ({"rl_samples": 0}, "--rl-samples 0: choose 1"),
         ({"rl_baseline": "others"}, "--rl-baseline others: needs --rl-samples 2 or more, not 1"),
     ],

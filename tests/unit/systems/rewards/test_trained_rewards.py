@@ -56,7 +56,7 @@ def test_documents_are_read_once_and_when_they_are_wanted(monkeypatch):
 
 
 def test_rewards_of_all_kinds_take_turns(nli, monkeypatch):
-    """Over ten updates; what the criterion logs of each is what the reward returned."""
+    """Over ten updates, the logged rewards of the criterion equal the returned ones."""
     model, ours = build(rewards="rougesal,entail", entail_model=nli)
     monkeypatch.setattr(ours.task, "dataset", lambda split: Documents([[5, 6], [5]]))
     model.train()
@@ -71,7 +71,7 @@ def test_rewards_of_all_kinds_take_turns(nli, monkeypatch):
 
 
 def test_entailment_is_judged_of_whole_words(nli):
-    """The scorer knows w1, w2 and w3, and of the pieces none."""
+    """The scorer knows w1, w2 and w3, and none of the pieces."""
     task, cut = make_task(), make_task()
     # Words in the form that BPE gives them.
     cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]
@@ -83,7 +83,9 @@ def test_entailment_is_judged_of_whole_words(nli):
 def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
     caplog.set_level(logging.WARNING)
     Rewards("entail", "idf", nli, "1", make_task())
-    assert "its words are of the kind ptb, but the data's words seem to be of the kind moses" in caplog.text
+    assert (
+        "its text was tokenised with --words ptb, but the data seems to be tokenised with --words moses" in caplog.text
+    )
 
 
 def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
@@ -122,7 +124,7 @@ def test_validation_needs_no_entailment_model():
         ({"rewards": "entail", "entail_model": "nowhere"}, "nowhere: not an entailment model"),
         ({"rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt has no effect without --rewards rougesal"),
         ({"rewards": "rougesal", "rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt: no such file; choose idf"),
-        ({"rewards": "rouge"}, "choose of rouge1, rouge2, rougeL, rougesal, entail, or name a class"),
+        ({"rewards": "rouge"}, "choose from rouge1, rouge2, rougeL, rougesal, entail, or name a class"),
     ],
 )
 def test_impossible_options_are_refused(options, words):

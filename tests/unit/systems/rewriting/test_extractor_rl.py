@@ -1,4 +1,4 @@
-"""extractor_rl: rewards and returns by hand, what each loss changes, what is rewritten, and that it learns to stop."""
+"""extractor_rl: rewards and returns computed by hand, the effect of each loss, rewriting, and learning to stop."""
 
 import random
 
@@ -30,7 +30,7 @@ def test_rewards_and_returns_by_hand():
 
 
 class Copying:
-    """An abstractor that changes nothing, and remembers what it was given."""
+    """An abstractor that changes nothing, and records its inputs."""
 
     def __init__(self, *_, device=None, **__):
         self.device, self.given = device, []
@@ -108,7 +108,7 @@ def test_the_stop_is_reached_and_never_rewritten(copying):
 
 
 def test_rewards_teach_when_to_stop(copying):
-    """From an extractor that knows the order and takes the stop for the second marked sentence."""
+    """Start from an extractor that knows the order and takes the stop for the second marked sentence."""
     torch.manual_seed(7)
     task, model = build(5, learn_to_stop=True, **LEARNER)
     weights = learnt()[1].state_dict()
@@ -190,7 +190,9 @@ def test_the_abstractor_does_not_change(abstractor_run):
 
 
 def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
-    """The generator alone gives the same; in a beam, hypotheses are diverse; a sentence is truncated as in training."""
+    """The generator alone gives the same result; in a beam, hypotheses are diverse; a sentence is truncated as in
+    training.
+    """
     folder, _ = abstractor_run
     data, checkpoint = str(folder / "prepared" / "bin"), str(folder / "checkpoints" / "checkpoint_best.pt")
     cpu = torch.device("cpu")
@@ -212,7 +214,7 @@ def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
 
 
 def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_run):
-    """By a model that would write the sentence mark or, where it cannot, the same two words again and again."""
+    """The model would write the sentence mark or, where it cannot, the same two words repeatedly."""
     folder, _ = abstractor_run
     files = str(folder / "checkpoints" / "checkpoint_best.pt"), str(folder / "prepared" / "bin"), "--abstractor"
     found = {}

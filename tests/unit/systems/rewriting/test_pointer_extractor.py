@@ -87,7 +87,7 @@ def test_it_is_the_papers_equations(stops):
 
 
 def test_the_first_states_can_be_learnt():
-    """They begin within 0.01, as in Chen and Bansal's code, get a gradient, and are 0 without the option."""
+    """They start within 0.01, as in Chen and Bansal's code, get a gradient, and are 0 without the option."""
     _, plain = build()
     _, model = build(learnt_start=True)
     assert 0 < model.sentences.start.abs().max() <= 0.01

@@ -132,9 +132,13 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         (["--diversity", "-1"], "rl.pt", "--diversity -1: choose 0 (off) or more"),
         (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 (off) or more, a finite number"),
         (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
-        (["--sentences", "3"], "rl.pt", "--sentences 3: has no effect on this extractor, which has learned to stop"),
+        (
+            ["--sentences", "3"],
+            "rl.pt",
+            "--sentences 3: has no effect on this extractor, which decides itself when to stop",
+        ),
         ([], "nowhere", "nowhere: there is no checkpoint"),
-        ([], "checkpoints/checkpoint_best.pt", "it is not of --arch pointer_extractor"),
+        ([], "checkpoints/checkpoint_best.pt", "not a model of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
     ],
 )

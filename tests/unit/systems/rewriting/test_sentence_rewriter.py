@@ -1,4 +1,4 @@
-"""sentence_rewriter: the equations of Chen and Bansal's abstractor, and what its options cost."""
+"""sentence_rewriter: the equations of Chen and Bansal's abstractor, and the parameters of its options."""
 
 import pytest
 import torch

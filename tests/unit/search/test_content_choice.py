@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation.content.choosing import SAME, Expectation, choose
-from fairseq_etads.evaluation.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
-from fairseq_etads.evaluation.content.model import FILE, ContentModel, Network
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content.choosing import SAME, Expectation, choose
+from fairseq_etads.search.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
+from fairseq_etads.search.content.model import FILE, ContentModel, Network
 
 
 def text(r, sentences, kinds=9):
@@ -83,7 +83,7 @@ def test_priors_are_proportions_and_leave_out_a_pair():
     priors = Priors.learn(iter(pairs))
     assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
     assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)
-    # items of one word with count 1: a, b; a, c; a. Of these five the summaries have a, b; c; a
+    # items of one word with count 1: a, b; a, c; a. of these five items, the three summaries contain a and b, c, and a
     assert priors.base[1, 1] == pytest.approx((4 + 1) / (5 + 2))
     without = Priors.learn(iter(pairs[1:]))
     shared = Priors(without.counts, priors.base)
