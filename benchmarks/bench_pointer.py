@@ -24,7 +24,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from records import compare, write_record
 
 from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary

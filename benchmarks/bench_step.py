@@ -26,8 +26,8 @@ import generate_table
 from machines import machine, processor
 from records import write_record
 
-from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
-from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
+from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
+from fairseq_etads.search.inference import Int8Linear, PackedLinear, WideLinear
 
 RESULTS = Path(__file__).parent / "results" / "step.json"
 BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"

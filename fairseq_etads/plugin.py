@@ -7,7 +7,7 @@ distributed.install()
 
 from . import systems  # noqa: E402
 from .models import rnn, selector, transformer  # noqa: E402
-from .training import lazy_optimisers, muon, nll, schedulers, selection, task  # noqa: E402
+from .training import lazy_optimisers, losses, muon, schedulers, selection, task  # noqa: E402
 
 systems.register()
 
@@ -15,8 +15,8 @@ __all__ = [
     "compat",
     "distributed",
     "lazy_optimisers",
+    "losses",
     "muon",
-    "nll",
     "rnn",
     "schedulers",
     "selection",

@@ -24,9 +24,10 @@
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --shortlist FILE   made by etads-shortlist: faster with a large vocabulary; see docs/decoding.md
-#   --content DIR    run of an extractor with the content model of etads-content: a diverse beam of 12 hypotheses is searched, and
-#                    the sentences of all hypotheses and of the whole document are candidates for the summary (docs/long.md);
-#                    for a split, in one process
+#   --content DIR    run with a content model of etads-content (default: --run, if it has one; none: no content model). The
+#                    beam has 12 hypotheses. If DIR is a summariser's run, the content model chooses one (docs/decoding.md). If
+#                    it is an extractor's, the sentences of all hypotheses of a diverse beam and of the whole document are
+#                    candidates for the summary (docs/long.md); for a split, in one process
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --shard I/N      summarise only the I-th of N shards, and join all shards once they are complete; see below
 #   --cpu            do not use a GPU
@@ -47,7 +48,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" content="" beam="" min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" content="" reranks="" beam="" min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -96,6 +97,12 @@ use_recipe() {
 [ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: cannot be combined with --input, which is summarised instead of a split"
 subset=${subset:-test}
 need_choice --subset "$subset" train valid test
+if [ -z "$content" ] && [ -f "$run/content.npz" ]; then
+    content=$run
+    say "by the content model $run/content.npz (--content none: without it)"
+fi
+[ "$content" != none ] || content=""
+[ -z "$content" ] || [ -f "$content/content.npz" ] || die "--content $content: it has no content.npz; etads-content makes it"
 [ -n "$beam" ] || beam=$([ -n "$content" ] && echo 12 || echo 5)
 need_integer --beam "$beam"
 for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
@@ -119,11 +126,14 @@ if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
     CUDA_VISIBLE_DEVICES=$(echo "$devices" | cut -d , -f $((${LOCAL_RANK:-0} + 1)))
     export CUDA_VISIBLE_DEVICES
 fi
-if [ -n "$content" ]; then
+if [ -n "$content" ] && [ ! -f "$content/probabilities.sentences.train" ]; then
+    [ "$beam" -gt 1 ] || die "--beam 1: leaves the content model of $content nothing to choose from; see --content"
+    more+=(--content-model "$content/content.npz")
+    reranks=yes
+elif [ -n "$content" ]; then
     [ ${#inputs[@]} -eq 0 ] || die "--content $content: has no probabilities for the documents of --input; leave out one of the two"
     [ -z "$shard" ] || die "--content $content: cannot be combined with --shard"
     case $output in - | *.jsonl) die "--content $content: needs a text file as --output, not $output" ;; esac
-    [ -f "$content/content.npz" ] || die "--content $content: it has no content.npz; etads-content makes it"
     [ -f "$content/probabilities.sentences.$subset" ] ||
         die "--content $content: it has no probabilities.sentences.$subset; etads-select makes it"
     case " ${more[*]-} " in *" --diverse-beam-groups "* | *" --sampling "*) ;; *)
@@ -184,6 +194,7 @@ else
     seq "$wanted" > "$scratch/names"
 fi
 [ -z "$shortlist" ] || reads+=("$shortlist")
+[ -z "$reranks" ] || reads+=("$content/content.npz")
 
 # share [options of preprocess/summary_shards.py]: print "done" if the shard exists, and "joined" if all shards exist and OUT has
 # been written.
@@ -202,7 +213,7 @@ if [ -z "$shard" ]; then
     supervise python "$ROOT/scripts/fairseq_summaries.py" "$log" --names "$scratch/names" --output "$output" \
         -- "${command[@]}" ${input[@]+"${input[@]}"} ${more[@]+"${more[@]}"} || exit $?
     [ "$output" != - ] || { rm -f "$log"; exit 0; }
-    [ -z "$content" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
+    [ -z "$content" ] || [ -n "$reranks" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
         --subset "$subset" --hypotheses "$log" || exit $?
 else
     number=${shard%/*} state=$(share) || exit 2

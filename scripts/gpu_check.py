@@ -37,11 +37,16 @@ SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
     **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), 32 if PRETENDED else 512),
     **dict.fromkeys(("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), 32 if PRETENDED else 2048),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4 if PRETENDED else 8),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2 if PRETENDED else 8),
     "dropout": 0.1,
     "share_all_embeddings": True,
 }
-MODELS = {"etads_basic": {}, "etads": {}, "etads, pointer": {"pointer": "soft"}}
+MODELS = {
+    "etads_basic": {},
+    "etads": {},
+    "etads, pointer": {"pointer": "soft"},
+    "etads, FlexAttention": {"attention_kernel": "flex"},
+}
 """Models of this project: name -> options; the first word is the preset. etads_basic is a plain Transformer."""
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FAIRSEQ = "fairseq's transformer"
@@ -101,8 +106,18 @@ def median_ms(step):
     return statistics.median(times)
 
 
+def megabytes_of(step):
+    """Measure the most memory that a call takes on the GPU beyond what it starts with; 0 on a pretended GPU."""
+    if PRETENDED:
+        return 0
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    return round((torch.cuda.max_memory_allocated() - before) / 2**20)
+
+
 def training_times(task, name, dtype):
-    """Measure the forward and backward pass of a batch, in milliseconds."""
+    """Measure the forward and backward pass of a batch, in milliseconds and megabytes."""
     model, sample = build(name, task).train(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
@@ -112,7 +127,7 @@ def training_times(task, name, dtype):
         model.zero_grad(set_to_none=True)
         criterion(model, sample)[0].backward()
 
-    return median_ms(step)
+    return median_ms(step), megabytes_of(step)
 
 
 def criterion_options(name, options):
@@ -124,7 +139,7 @@ def criterion_options(name, options):
 
 
 def search_times(task, name, dtype):
-    """Measure a search with beam 5 for summaries of the maximum length, in milliseconds."""
+    """Measure a search with beam 5 for summaries of the maximum length, in milliseconds and megabytes."""
     model, sample = build(name, task).eval(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     sample["net_input"].pop("prev_output_tokens")
@@ -132,21 +147,25 @@ def search_times(task, name, dtype):
     kind = SequenceGenerator if name == FAIRSEQ else SummaryGenerator
     generator = kind([model], task.target_dictionary, **options)
     with torch.no_grad():
-        return median_ms(lambda: generator.generate([model], sample))
+        return median_ms(lambda: generator.generate([model], sample)), megabytes_of(
+            lambda: generator.generate([model], sample)
+        )
 
 
 def timings():
-    """Measure the rows of the table: "what, format" -> model -> milliseconds, or the error."""
-    rows = {}
+    """Measure the rows of the tables: "what, format" -> model -> milliseconds, or the error, and megabytes."""
+    rows, memory = {}, {}
     for what, measure in (("training step", training_times), ("search", search_times)):
         for number_format, dtype in FORMATS.items():
-            found = rows[f"{what}, {number_format}"] = {}
+            row = f"{what}, {number_format}"
+            rows[row], memory[row] = {}, {}
             for name in (FAIRSEQ, *MODELS):
                 try:
-                    found[name] = round(measure(plain_task(), name, dtype), 2)
+                    milliseconds, memory[row][name] = measure(plain_task(), name, dtype)
+                    rows[row][name] = round(milliseconds, 2)
                 except RuntimeError as error:  # the memory is too small, or the GPU lacks the format
-                    found[name] = str(error).splitlines()[0]
-    return rows
+                    rows[row][name] = str(error).splitlines()[0]
+    return rows, memory
 
 
 def table(report):
@@ -161,9 +180,14 @@ def table(report):
     yield " ".join([f"{'':22}", *(f"{name:>22}" for name in names)])
     for row, values in report["milliseconds"].items():
         yield " ".join([f"{row:22}", *(f"{values[name]!s:>22.22}" for name in names)])
+    yield "megabytes of a step at most, beyond weights"
+    for row, values in report["megabytes"].items():
+        yield " ".join([f"{row:22}", *(f"{values.get(name, '-')!s:>22}" for name in names)])
     for name, value in sorted(tests["figures"].items()):
         if "waits" in name:
             yield f"waits: {value}"
+        elif "kernels" in name:
+            yield f"kernels of torch: {value}"
 
 
 def main():
@@ -176,13 +200,15 @@ def main():
     started = time.time()
     capability = ".".join(map(str, torch.cuda.get_device_capability()))
     properties = torch.cuda.get_device_properties(0)
+    milliseconds, megabytes = timings()
     report = {
         "gpu": {"name": properties.name, "capability": capability, "memory": properties.total_memory},
         "pretended": PRETENDED,
         "machine": machine(),
         "fairseq_etads": fairseq_etads.__version__,
         "sizes": {"words": WORDS, "document": DOCUMENT, "summary": SUMMARY, "batch": BATCH, **SIZES},
-        "milliseconds": timings(),
+        "milliseconds": milliseconds,
+        "megabytes": megabytes,
         "tests": run_tests(),
     }
     report["seconds"] = round(time.time() - started, 1)

@@ -39,9 +39,9 @@ TESTS = {
         "test_dropout.py::test_the_functions_drop_weights",
     ],
     "layers/pointer": ["test_pointer.py"],
-    "training/nll": ["test_criterions.py", "test_criterion_choice.py"],
+    "training/losses": ["test_criterions.py", "test_criterion_choice.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
-    "search/rules": ["test_blocking.py", "test_rules.py"],
+    "search/rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
 """Tests in tests/unit/ of each module, which run in seconds."""

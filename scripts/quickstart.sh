@@ -79,7 +79,7 @@ train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" -
 summarise "$out" best "$out/summaries.txt"
 
 # A baseline for the scores is the same model, untrained except for one tiny step.
-train --max-update 1 --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
+train --max-update 1 --no-content --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 supervise "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \

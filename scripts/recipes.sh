@@ -170,6 +170,17 @@ train_selector() {
         -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
+# label_once DIR KIND "SPLITS" [options of etads-labels]: the labels of the documents in the caller's variable prepared, in DIR, unless
+# they are there, made with these options from the same data.
+label_once() {
+    local dir=$1 kind=$2 split files=() name=sentences
+    [ "$kind" != words ] || name=words
+    for split in $3; do files+=("$dir/labels.$name.$split"); done
+    # shellcheck disable=SC2086  # splits are words
+    once --makes "${files[@]}" --reads "$prepared" \
+        -- etads-labels "$prepared" --kind "$kind" --subset $3 --out "$dir" "${@:4}"
+}
+
 # share_training RUN OTHER: let RUN use the trained model of OTHER, to summarise in another way.
 share_training() {
     local name
@@ -281,10 +292,9 @@ train_nli() {
 # READ tokens of documents, in OUT/labels, and prepare these pairs in OUT/sentences. The caller's variable prepared is the
 # documents' data.
 prepare_rewriting() {
-    [ -f "$out/labels/labels.sentences.valid" ] ||
-        supervise etads-labels "$prepared" --kind match --truncate-source "$1" --subset train valid --out "$out/labels"
-    [ -f "$out/sentences/text/valid.target" ] ||
-        supervise etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$1" --subset train valid
+    label_once "$out/labels" match "train valid" --truncate-source "$1"
+    once --record "$out/sentences/text.made.json" --makes "$out/sentences/text"/{train,valid}.{source,target} --reads "$prepared" \
+        -- etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$1" --subset train valid
     supervise etads-prepare "$out/sentences/text" "$out/sentences/prepared" --like "$prepared"
 }
 

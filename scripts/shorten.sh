@@ -58,5 +58,6 @@ probabilities=("${splits[@]/#/$run/probabilities.sentences.}")
 once --makes "$run/report.json" "${probabilities[@]}" --reads "$run/checkpoints/checkpoint_best.pt" "$run/prepared/bin" \
     -- etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000
 sources=("${splits[@]/#/$out/text/}")
-once --makes "${sources[@]/%/.source}" "${sources[@]/%/.source.salience}" --reads "$text" "${probabilities[@]}" "$run/prepared/prepare.json" \
+once --makes "${sources[@]/%/.source}" "${sources[@]/%/.source.salience}" "$run/picking.json" \
+    --reads "$text" "${probabilities[@]}" "$run/prepared/prepare.json" \
     -- etads-shorten "$text" "$out/text" --run "$run" --words "$words"

@@ -9,6 +9,9 @@
 #   --long              for documents longer than a model reads: train an extractor first, which picks the most probable sentences
 #                       of each document for the model; see below
 #   --words N           with --long: maximum number of words that it picks (default: 200)
+#   --no-content        leave out the content model, which a recipe other than paper trains at the end (a minute or two). By it,
+#                       decoding chooses among the hypotheses of the beam (docs/decoding.md) or, with --long, the sentences of
+#                       summaries (docs/long.md)
 #   --prepared DIR      folder of the prepared data (default: in --out), so that models can share it; without --text
 #                       it must exist already (scripts/prepare_*.sh make it, for example)
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: chosen by
@@ -40,7 +43,8 @@
 #   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
 #
 # For documents of any length, use --long. It keeps the extractor and the shortened text in DIR/shortened, and the model reads the
-# level of each picked sentence's probability (docs/long.md). The model folder then accepts whole documents:
+# level of each picked sentence's probability (docs/long.md). Then it trains the extractor's content model (etads-content). The
+# model folder then accepts whole documents, and chooses the sentences of their summaries:
 #
 #   scripts/train.sh --text mine.jsonl --out runs/mine --long
 #   etads-export runs/mine model
@@ -62,7 +66,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 text="" out="" prepared="" recipe="" minutes="" arch=etads tokens="" size="" max_tokens="" max_update="" pointer="" processes=1
-long="" budget="" text_words="" prepare=() table=() task=() more=()
+long="" content=1 budget="" text_words="" prepare=() table=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --text) need_value "$@"; text=$2; shift 2 ;;
@@ -71,6 +75,7 @@ while [ $# -gt 0 ]; do
         --recipe) need_value "$@"; recipe=$2; shift 2 ;;
         --long) long=1; shift ;;
         --words) need_value "$@"; need_integer "$1" "$2"; budget=$2; shift 2 ;;
+        --no-content) content=""; shift ;;
         --text-words) need_value "$@"; text_words=$2; shift 2 ;;
         --split | --source-column | --target-column) need_value "$@"; table+=("$1" "$2"); shift 2 ;;
         --minutes) need_value "$@"; minutes=$2; shift 2 ;;
@@ -138,10 +143,16 @@ fi
 if [ -n "$long" ]; then
     # As in choose_settings, the command of this name does not import torch and fairseq.
     budget=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
-        "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"}) || exit 2
+        "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"} \
+        $([ -n "$content" ] || echo --no-content)) || exit 2
     say "sentence extractor: $out/shortened/extractor"
     supervise "$ROOT/scripts/shorten.sh" --text "$text" --out "$out/shortened" --words "$budget" \
         ${text_words:+--text-words "$text_words"} ${cpu[@]+"${cpu[@]}"}
+    if [ -n "$content" ]; then
+        say "content model of the sentences to choose: $out/shortened/extractor/content.npz"
+        once --makes "$out/shortened/extractor/content.npz" --reads "$out/shortened/extractor/prepared/bin" \
+            "$out/shortened/extractor/probabilities.sentences."{train,valid} -- etads-content "$out/shortened/extractor"
+    fi
     text=$out/shortened/text
 fi
 if [ -z "$text" ]; then
@@ -163,6 +174,11 @@ if [ "$recipe" != paper ]; then
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
     train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" ${given[@]+"${given[@]}"}
+    if [ -n "$content" ] && [ -z "$long" ] && [ "$tokens" != gpt2 ]; then
+        say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
+        once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
+            -- etads-content "$out" --prepared "$prepared"
+    fi
     say_processor_time
     exit
 fi

@@ -217,8 +217,8 @@ ENTRIES["etads-corpus table"] = {
 ENTRIES["etads-corpus"] = {}
 ENTRIES["etads-control"] = entries(
     "in/text made --length-bins 2",
-    length_bins="--length-bins 0 --by-origin",
-    by_origin="--by-origin",
+    length_bins="=in/text other --by-origin :: --length-bins 0",
+    by_origin="=in/text other --length-bins 2 :: --by-origin",
     like="=in/text made2 :: --like made",
     subset="--subset train",
     length="=in/text made2 --like made --subset valid :: --length 1",
@@ -258,7 +258,7 @@ INPUTS["lists.jsonl"] = "".join(
 )
 INPUTS["leftovers"] = "the ca@@ t ran home\nthe -lrb- dog <unk> barks\nthe child@@ ren ran\n"
 INPUTS["text/train.source.origin"] = "cnn\ndailymail\ncnn\n"
-INPUTS["text/valid.source.origin"] = "cnn\n"
+INPUTS["text/valid.source.origin"] = INPUTS["text/test.source.origin"] = "cnn\n"
 _LETTERS = {"7": {"A": "a", "B": "b"}, "9": {"A": "b", "B": "a"}}
 _KEY = {"format": 1, "id": "2601c9fb", "seed": 1, "systems": ["a", "b"], "scale": [1, 5], "sheets": {"x": _LETTERS}}
 _KEY["criteria"] = ["salience", "fluency", "non-repetition"]
@@ -345,9 +345,9 @@ DECODING = {
     "length_penalty_beta": "--length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1",
     "coverage_penalty": "--coverage-penalty 9",
     "coverage_penalty_type": "--coverage-penalty 9 :: --coverage-penalty-type wu",
-    "stepwise_coverage_penalty": "--coverage-penalty 9 :: --no-stepwise-coverage-penalty",
+    "stepwise_coverage_penalty": "--coverage-penalty 9 :: --stepwise-coverage-penalty",
     "no_repeat_ngram_size": "--min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1",
-    "ngram_ignore_tokens": "--min-len 14 --no-repeat-ngram-size 1 :: --ngram-ignore-tokens 'for the of'",
+    "ngram_ignore_tokens": "--min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'",
     "extractive_weights": "--extractive-weights 1,1,1,1,1",
     "recombine": "--recombine 1",
     "early_stopping": "--lenpen 3 --early-stopping admissible :: --early-stopping fairseq",
@@ -500,10 +500,10 @@ ENTRIES["etads-tune"].update(
 _DECODING = [f"--{name.replace('_', '-')}" for name in DECODING if name not in ("beam", "min_len", "shortlist")]
 ENTRIES["etads-export"].update(same("etads-summarize", *_DECODING))
 
-UNSHOWN = {
-    ("etads-control", "--length-bins"),
-    ("etads-control", "--by-origin"),
-    ("etads-summarize", "--stepwise-coverage-penalty"),
-    ("etads-summarize", "--ngram-ignore-tokens"),
+NEEDED = {
+    *(("etads-debian", option) for option in ("--sample", "--force", "--lists", "--translation")),
+    *(("etads-corpus parallel", option) for option in ("--input", "--fallback-encoding", "--skip-bad", "--force")),
+    ("etads-corpus table", "--input"),
+    ("etads-human score", "--skip-malformed"),
 }
-"""Options that the inputs here do not show to have an effect."""
+"""Options without which the command is refused: what it would read is missing or damaged, or the output exists."""

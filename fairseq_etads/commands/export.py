@@ -16,6 +16,7 @@ from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
+from ..search.content.model import FILE as CONTENT
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING
@@ -65,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
         help="run of the sentence extractor that shortened the training text (scripts/train.sh --long, "
         "scripts/shorten.sh or etads-shorten); the model folder then shortens long documents itself (default: the "
         "extractor in RUN or with its prepared data, if there is one; none: no extractor)",
+    )
+    add(
+        "--content",
+        metavar="RUN",
+        help="run of an extractor with the content model of etads-content, by which the folder chooses the sentences "
+        "of summaries unless --choose says otherwise (default: the one in the extractor's run, if there is one; none: "
+        "no content model)",
     )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
@@ -120,8 +128,37 @@ def _picking(run: Path) -> Picking:
     return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
 
 
-def _extractor(run: Path, make: Callable[..., Any]) -> Any:
+def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
+    """Find the file of the content model: in the run that is given, in the extractor's, or in RUN.
+
+    Raises:
+        InputError: there is no such file; or it is an extractor's, and the folder gets none.
+    """
+    if args.content == "none":
+        return None
+    if args.content is None:
+        runs = [run for run in (extractor, args.run) if run is not None]
+        return next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
+    path = Path(args.content) / CONTENT
+    if extractor is None and of_extractor(path):
+        raise InputError(
+            f"--content {args.content}: needs the extractor of its training: name its run with --extractor"
+        )
+    if not path.is_file():
+        raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
+    return path
+
+
+def of_extractor(content: Path) -> bool:
+    """Tell whether a content model was trained with an extractor's probabilities, which are in its run."""
+    return content.with_name("probabilities.sentences.train").is_file()
+
+
+def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
     """Collect the inputs of the extractor's folder; ``make`` is :class:`~.summarizer.folder.export.Source`.
+
+    Args:
+        content: file of the content model.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
@@ -129,7 +166,8 @@ def _extractor(run: Path, make: Callable[..., Any]) -> Any:
     checkpoint, prepared = _best_of(run), prepared_of(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
-    return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
+    extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
+    return make(checkpoint, prepared / "bin", prepared_options(prepared), extra)
 
 
 def _report(path: Path) -> Dict[str, Any]:
@@ -141,7 +179,9 @@ def _report(path: Path) -> Dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _card_info(args: argparse.Namespace, prepared: Path, extractor: Optional[Path]) -> CardInfo:
+def _card_info(
+    args: argparse.Namespace, prepared: Path, extractor: Optional[Path], content: Optional[Path]
+) -> CardInfo:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
@@ -153,6 +193,7 @@ def _card_info(args: argparse.Namespace, prepared: Path, extractor: Optional[Pat
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
         picked_words=0 if extractor is None else _picking(extractor).words,
+        has_content=content is not None,
     )
 
 
@@ -170,26 +211,31 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    call_options.call_settings(call_options.DEFAULTS, decoding)
     prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
-    info = _card_info(args, prepared, extractor_run)
+    content = _content(args, extractor_run)
+    chooses = {} if content is None else {"choose": "content" if of_extractor(content) else "hypothesis"}
+    call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
+    info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
     from ..summarizer.folder.export import Exported, Source, export
-    from ..vocabulary.dictionary import known_words
 
     def write_card(made: Exported) -> str:
-        words = {"source": known_words(made.task.source_dictionary), "target": known_words(made.task.target_dictionary)}
+        source, target = made.task.source_dictionary, made.task.target_dictionary
+        words = {"source": source.known_words, "target": target.known_words}
         return model_card(made.config, made.parameters, words, info)
 
     extra = {"idf.txt": idf} if idf.is_file() else {}
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    extractor = None if extractor_run is None else _extractor(extractor_run, Source)
+    if content is not None and not of_extractor(content):
+        extra[CONTENT] = content
+    of_run = content if content is not None and of_extractor(content) else None
+    extractor = None if extractor_run is None else _extractor(extractor_run, of_run, Source)
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
@@ -200,8 +246,16 @@ def main(args: argparse.Namespace) -> None:
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
         print(f"including the extractor of this run, {extractor_run}: the model reads documents of any length")
+    choice = exported.config.decoding.get("choose", "none")
+    if choice != "none":
+        what = "the sentences of summaries" if choice == "content" else "among the hypotheses of the beam"
+        print(f"with the content model {content}, which chooses {what}; --choose none turns it off")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
-    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    by_texts = {
+        name: value
+        for name, value in chosen.items()
+        if name not in ("beam", "choose") and value != call_options.DEFAULTS.get(name)
+    }
     if by_texts:
         shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
         print(f"default lengths, from the training summaries: {shown}")

@@ -75,8 +75,11 @@ class TruncatedDataset(BaseWrapperDataset):
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log the amount of truncated text, if any; ``what`` names the texts."""
-        if self.texts_cut:
+        """Log the amount of truncated text, if any; ``what`` names the texts.
+
+        Texts of a single token are not reported: their reader does without them, as extractors do without summaries.
+        """
+        if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
             logger.info(
                 f"{what}: {self.texts_cut:,} of {len(self):,} cut to {self.limit} tokens "

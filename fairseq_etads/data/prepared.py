@@ -1,7 +1,6 @@
 """Prepared documents and summaries as tokens, for commands that analyse texts."""
 
-from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, List
 
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -51,9 +50,3 @@ class PreparedPairs:
     def without_unknown(self, words: List[str]) -> List[str]:
         """Words of a summary; an unknown one becomes the empty word, which does not match any of the document's."""
         return ["" if word == self.unk else word for word in words]
-
-
-def prepared_folder(data: str) -> Optional[Path]:
-    """The folder made by etads-prepare that contains the binarised data; None if the data was made otherwise."""
-    folder = Path(data).absolute().parent
-    return folder if (folder / "prepare.json").is_file() else None

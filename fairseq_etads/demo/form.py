@@ -30,6 +30,8 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     # Without a shortlist in the model folder, the option has no effect.
     if "shortlist" not in decoding:
         names.remove("shortlist")
+    if "choose" not in decoding:  # likewise without a content model
+        names = [name for name in names if name not in ("choose", "choose_words")]
     found = []
     for name in names:
         option = call_options.OPTIONS[name]

@@ -133,7 +133,9 @@ def csv_sheet(
         index = int(item) - 1
         document = documents[index] if item != last else ""  # only the first summary's row has the document
         last = item
-        texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
+        # before Python 3.11, the csv module reads no NULs
+        texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
+        texts = [escape_formula(text) for text in texts]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
     return file.getvalue()
 

@@ -2,8 +2,6 @@
 
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-MOST_EXACT = 8
-"""Largest number of sentences that have more than two candidates each."""
 MOST_SENTENCES = 14
 """Number of sentences from which on each one has a single candidate. So there are at most 16,384 combinations."""
 

@@ -1,10 +1,11 @@
-"""Train a content model from the run of an extractor, for the command ``etads-content``."""
+"""Train a content model from the run of an extractor or of a summariser, for the command ``etads-content``."""
 
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
+from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -12,9 +13,11 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.scores import roc_area
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
-from ..evaluation.content.features import MOST_COUNTED, WIDTHS, Priors, tables
-from ..evaluation.content.model import FILE, LEAST_DOCUMENTS, ContentModel, Network
-from ..evaluation.rouge import Settings
+from ..platform.errors import InputError
+from ..search.content.candidates import stems
+from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
+from ..search.content.model import FILE, ContentModel, Network
+from ..search.content.reranking import probabilities_by_position, sentences_of
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 
@@ -24,6 +27,8 @@ BATCH, RATE, EPOCHS = 2048, 3e-3, 2
 """Items per step, Adam's initial learning rate, which falls to 0, and number of passes over the items."""
 LEAST_STEPS = 400
 """Minimum number of steps; with fewer items, batches become smaller."""
+MOST_ITEMS = 10_000_000
+"""Maximum number of items from which networks learn, in about 2.5 GB of memory; then fewer documents are taken."""
 
 
 class Pair(NamedTuple):
@@ -43,36 +48,43 @@ class ContentTexts:
     """Pairs of a split as stems, with their probabilities.
 
     Args:
-        run: run of an extractor, with the probabilities of etads-select.
+        run: run of an extractor, with the probabilities of etads-select; or of a summariser.
         folder: its binarised data.
         split: name of the split.
+        limit: None: the run is an extractor's; otherwise the number of tokens of a document that the summariser reads.
 
     Raises:
-        InputError: probabilities are missing or of other documents, or documents have no sentence marks.
+        InputError: an extractor's probabilities are missing or of other documents, or its documents have no sentence
+            marks.
     """
 
-    def __init__(self, run: Path, folder: Path, split: str):
+    def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
         task = open_task(folder)
         task.load_dataset(split)
         self.pairs = PreparedPairs(task.dataset(split))
         self._subwords = detect_subwords(task.src_dict)
-        need_marks(self.pairs, "RUN/prepared")
-        self._file = SelectionFile(run / file_name("probabilities", "sentences", split), "RUN")
+        if self._subwords == "gpt2":
+            raise InputError("RUN: its data has GPT-2's pieces, which this command cannot join into words")
+        self._limit = limit
+        self._file = None
+        if limit is None:
+            need_marks(self.pairs, "RUN/prepared")
+            self._file = SelectionFile(run / file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
-        return min(len(self.pairs), len(self._file))
+        return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> Pair:
         tokens = self.pairs.document(number)
-        document = Text.of(tokens, self._subwords).sentences()
-        probabilities = padded(self._file.row_of(number, tokens), len(document))
+        text = Text.of(tokens, self._subwords, self._limit)
+        if self._file is None:
+            document = sentences_of(text.words)
+            probabilities = probabilities_by_position(len(document))
+        else:
+            document = text.sentences()
+            probabilities = padded(self._file.row_of(number, tokens), len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
         return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
-
-
-def stems(words: Sequence[str]) -> List[str]:
-    """Stems of words, as ROUGE compares them."""
-    return Settings().tokenizer.tokenize(" ".join(words))
 
 
 def padded(fields: Sequence[str], sentences: int) -> List[float]:
@@ -81,19 +93,36 @@ def padded(fields: Sequence[str], sentences: int) -> List[float]:
     return [*values, *[0.0] * sentences][:sentences]
 
 
+def read_limit(run: Path) -> Optional[int]:
+    """Number of tokens of a document that the summariser of a run reads; None if the run is an extractor's.
+
+    Raises:
+        InputError: the run has neither an extractor's probabilities nor a summariser's checkpoint.
+    """
+    if (run / file_name("probabilities", "sentences", "train")).is_file():
+        return None
+    found = [run / "checkpoints" / name for name in ("checkpoint_best.pt", "checkpoint_last.pt")]
+    path = next((path for path in found if path.is_file()), None)
+    if path is None:
+        raise InputError(f"RUN {run}: it has neither probabilities of etads-select nor checkpoints of a summariser")
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path)).get("task_state", {})
+    return int(state.get("truncate_source", 1024))
+
+
 def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
     """Train a content model and write it into the run; yields messages.
 
     Args:
-        run: run of an extractor, with probabilities of the split train.
+        run: run of an extractor, with probabilities of the split train; or of a summariser.
         folder: its binarised data.
         documents: number of training documents from which the networks learn; the priors are of all.
         seed: seed of the choice of documents and of the networks.
 
     Raises:
-        InputError: probabilities are missing or of other documents, or documents have no sentence marks.
+        InputError: see :class:`ContentTexts` and :func:`read_limit`.
     """
-    texts = ContentTexts(run, folder, "train")
+    limit = read_limit(run)
+    texts = ContentTexts(run, folder, "train", limit)
     words = 0
 
     def pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
@@ -108,7 +137,11 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    taken = 0
     for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
+        if sum(map(len, labels.values())) >= MOST_ITEMS:
+            break
+        taken += 1
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
             for order, table in tables(pair.document, pair.probabilities, priors, pair.summary, True).items():
@@ -118,10 +151,11 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
-    ContentModel(priors, networks, words / max(len(texts), 1)).save(run / FILE)
-    kept = len(priors.frequent(LEAST_DOCUMENTS).counts)
-    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {len(chosen):,}"
-    area = validation_area(run, folder)
+    model = ContentModel(priors, networks, words / max(len(texts), 1))
+    model.save(run / FILE)
+    kept = len(model.kept())
+    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {taken:,}"
+    area = validation_area(run, folder, limit)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
             f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
@@ -164,12 +198,21 @@ def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
             done += 1
 
 
-def validation_area(run: Path, folder: Path) -> Dict[int, float]:
-    """Area under the ROC curve of the items of the split valid, per order; empty without the split."""
-    if not (run / file_name("probabilities", "sentences", "valid")).is_file():
+def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
+    """Area under the ROC curve of the items of the split valid, per order; empty without the split.
+
+    Args:
+        limit: see :class:`ContentTexts`.
+    """
+    is_there = (
+        any(folder.glob("valid.*.idx"))
+        if limit is not None
+        else (run / file_name("probabilities", "sentences", "valid")).is_file()
+    )
+    if not is_there:
         return {}
     model = ContentModel.load(run / FILE, "run etads-content again")
-    texts = ContentTexts(run, folder, "valid")
+    texts = ContentTexts(run, folder, "valid", limit)
     scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
     for number in range(len(texts)):

@@ -11,16 +11,15 @@ from ..data.labels.files import NOTHING, SelectionFile, file_name
 from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
-from ..evaluation.content.choosing import LONGEST, Expectation, choose
-from ..evaluation.content.model import FILE, ContentModel
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..search.content.candidates import choose_sentences
+from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
 from ..text.picking import pick
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
-from .content import stems
 from .labels import need_marks, open_task
 from .runs import detokenizer_of
 
@@ -145,16 +144,11 @@ def _by_content(
     """
     model = ContentModel.load(args.selection / FILE, f"etads-content {args.selection} makes it")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
-    most = args.words or LONGEST * model.length
 
     def content(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        sentences = text.sentences()
         probabilities = [value or 0.0 for value in values(number, tokens)]
-        probabilities = [*probabilities, *[0.0] * len(sentences)][: len(sentences)]
-        document = [stems(sentence) for sentence in sentences]
-        expected = Expectation(model.items(document, probabilities), model.length)
-        candidates = merged(sentences, document, written.get(number, []))
-        return [candidates[place] for place in choose([stems(words) for words in candidates], expected, most)]
+        chosen = choose_sentences(model, text.sentences(), probabilities, written.get(number, []), args.words)
+        return [candidate.words for candidate in chosen.sentences]
 
     return content
 
@@ -176,32 +170,6 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
             f"--hypotheses {path}: contains hypotheses for {len(found):,} documents, but DATA has {documents:,}"
         )
     return found
-
-
-def merged(
-    sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
-) -> List[List[str]]:
-    """Merge a document's sentences and written ones, each once.
-
-    A written sentence comes after the first of the document's sentences with which it has the most different stems in
-    common.
-
-    Args:
-        sentences: words of the document's sentences.
-        document: the same as stems.
-        written: words of the written sentences.
-    """
-    words = [set(sentence) for sentence in document]
-    seen = {tuple(sentence) for sentence in document}
-    placed = [(number, 0, sentence) for number, sentence in enumerate(sentences)]
-    for rank, sentence in enumerate(written, 1):
-        key = tuple(stems(sentence))
-        if key not in seen:
-            seen.add(key)
-            common = set(key)
-            place = max(range(len(words)), key=lambda number: (len(words[number] & common), -number), default=0)
-            placed.append((place, rank, sentence))
-    return [sentence for _, _, sentence in sorted(placed, key=lambda row: row[:2])]
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:

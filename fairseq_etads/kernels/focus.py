@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from . import flex
 from .cpu import has_flash_attention
 from .focus_columns import (
     PADDING_SCORE,
@@ -29,8 +30,12 @@ from .focus_columns import (
     with_columns,
     with_padding_column,
 )
+from .fused import note_kernel
 
 logger = logging.getLogger(__name__)
+
+KERNELS = ("auto", "flex", "fused", "plain")
+"""Kernels of focus-attention; see :func:`chosen_form`."""
 
 EXACT_COLUMNS = {("cpu", None)}
 """Processors, as device type and CUDA capability, where fused attention is known to add float32 columns exactly.
@@ -112,6 +117,7 @@ def _focus_by_bias(
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
     if padding is not None:
         bias = bias.masked_fill(padding[:, None, None, :], PADDING_SCORE)
+    note_kernel(q, q.shape[3], dropout_p, masked=True)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
 
 
@@ -130,8 +136,29 @@ def _focus_by_blocks(
     return torch.cat(pieces, dim=2)
 
 
-_FOCUS_FORMS = {"columns": _focus_by_columns, "bias": _focus_by_bias, "blocks": _focus_by_blocks}
-FOCUS_FORMS = tuple(_FOCUS_FORMS)
+def _focus_by_flex(
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+) -> Tensor:
+    """The form "flex" of :func:`focus_attention`; where torch cannot compile it, the default form, with a warning."""
+    if dropout_p:
+        raise ValueError(f"the form flex of focus-attention has no dropout of weights: dropout_p {dropout_p}")
+    positions, _ = document_positions(padding, k.shape[0], k.shape[2], k.device)
+    out = flex.flex_attention(q, k, v, focus, positions, padding)
+    if out is not None:
+        return out
+    work = focus.center.dtype
+    form = chosen_form("flex", q, work, dropout_p)
+    return _FOCUS_FORMS[form](q.to(work), k.to(work), v.to(work), focus, padding, dropout_p)
+
+
+_FOCUS_FORMS = {
+    "columns": _focus_by_columns,
+    "bias": _focus_by_bias,
+    "blocks": _focus_by_blocks,
+    "flex": _focus_by_flex,
+}
+FOCUS_FORMS = ("columns", "bias", "blocks")
+"""Forms of :func:`focus_attention` for every device; "flex" is only for GPUs."""
 
 
 def focus_form(
@@ -158,10 +185,6 @@ def focus_form(
     return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
-FUSED_WIDTHS = 4
-"""On GPUs, torch's fused attention with a float32 mask needs a head width that is a multiple of this."""
-
-
 def _has_exact_products(device_type: str) -> bool:
     """Tell whether float32 products are exact: torch may not round their factors to fewer bits (TF32, bfloat16)."""
     try:
@@ -173,21 +196,61 @@ def _has_exact_products(device_type: str) -> bool:
     return exact and own in ("ieee", "none")
 
 
+def _form_with_bias(length: int) -> str:
+    return "bias" if length <= LONGEST_BIAS else "blocks"
+
+
 def _default_form(q: Tensor, work: torch.dtype) -> str:
     """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``; forms other than "columns" are
     logged. Inside ``torch.compile`` it is never "columns".
     """
     if torch.compiler.is_compiling():  # the columns would break the graph
-        return "bias" if q.shape[2] <= LONGEST_BIAS else "blocks"
+        return _form_with_bias(q.shape[2])
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
     form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":
-        _say(form, q.device.type, capability, q.is_cuda and q.shape[3] % FUSED_WIDTHS > 0)
+        _say(form, q.device.type, capability)
+    return form
+
+
+def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
+    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and one of :data:`KERNELS`.
+
+    - "auto": :func:`focus_form`, never "flex".
+    - "flex": "flex".
+    - "fused": "columns".
+    - "plain": "bias" or, for long documents, "blocks".
+
+    Where a kernel cannot be used or is not known to be exact, "auto" is used instead, and a warning is logged once.
+    """
+    if kernel == "plain":
+        return _form_with_bias(q.shape[2])
+    if kernel == "auto":
+        return _default_form(q, work)
+    if torch.compiler.is_compiling():  # a warning would break the graph
+        return "flex" if kernel == "flex" and not dropout_p else _default_form(q, work)
+    if kernel == "flex":
+        reason = flex.problem(q, dropout_p)
+        if reason is None:
+            return "flex"
+        form = _default_form(q, work)
+    else:
+        form = _default_form(q, work)
+        if form == "columns":
+            return form
+        reason = "its products are not known to be exact here"
+    _warn(kernel, reason, form)
     return form
 
 
 @functools.cache
-def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]], is_plain: bool) -> None:
+def _warn(kernel: str, reason: str, form: str) -> None:
+    """Log once that another kernel than the requested one is used."""
+    logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
+
+
+@functools.cache
+def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
     """Log once that focus-attention takes memory for each pair of words, and why."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
@@ -195,11 +258,6 @@ def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]], is_
         f"focus-attention on {device}: its matrix products are not known to be exact, so the bias of {of_what} is "
         "added in float32, with a number for each pair of words"
     )
-    if is_plain:
-        logger.warning(
-            f"focus-attention on {device}: torch fuses attention only if the width of a head is a multiple of "
-            f"{FUSED_WIDTHS}, so the weights of {of_what} are kept too"
-        )
 
 
 def focus_attention(
@@ -212,6 +270,7 @@ def focus_attention(
     dropout_p: float = 0.0,
     form: Optional[str] = None,
     strength: Optional[Tensor] = None,
+    kernel: str = "auto",
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
 
@@ -220,9 +279,10 @@ def focus_attention(
         center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
-        form: form of the computation, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
+        form: form of the computation, one of ``FOCUS_FORMS``, or "flex"; None: :func:`chosen_form` chooses.
         strength: a factor of f for each head (H,), in float32 or better; None: 1, as in the paper. At 0 this is plain
             attention, and only the strength gets a gradient.
+        kernel: one of ``KERNELS``, if ``form`` is None.
 
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but meaningless.
@@ -237,11 +297,14 @@ def focus_attention(
     - "bias": f is the kernel's float32 mask (B, H, S, S). As exact as the kernel's q k^T, on every device.
     - "blocks": the same for one block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
       backward pass recomputes.
+    - "flex": torch's FlexAttention computes f inside its kernel, in float32; its products are in the dtype of ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
-    compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]
+    form = form or chosen_form(kernel, q, work, dropout_p)
+    compute: Callable[..., Tensor] = _FOCUS_FORMS[form]
+    products = k.dtype if form == "flex" else work
     with torch.autocast(q.device.type, enabled=False):
         factors = None if strength is None else strength[None, :, None].expand_as(center)
         focus = Focus(center, scope, factors).map(lambda x: x.to(work))
-        out = compute(q.to(work), k.to(work), v.to(work), focus, key_padding_mask, dropout_p)
+        out = compute(q.to(products), k.to(products), v.to(products), focus, key_padding_mask, dropout_p)
     return out.to(q.dtype)

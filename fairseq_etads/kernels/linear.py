@@ -56,13 +56,6 @@ def use_training_linear(model: nn.Module) -> None:
                 module.__class__ = TrainingLinear
 
 
-def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` of rows (n, in), by the faster product if there is one."""
-    if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
-        return plain_linear(x, weight, bias)
-    return nn.functional.linear(x, weight, bias)
-
-
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
     """Tell whether a module is exactly torch's linear layer or a :class:`TrainingLinear`, not another subclass."""
     return type(module) in (nn.Linear, TrainingLinear)

@@ -14,15 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def _backward_pass() -> int:
-    """Return the number of the backward pass running in this thread; -1 if none is."""
+def backward_pass() -> int:
+    """Return the number of the backward pass running in this thread, unique in this process; -1 if none is."""
     return int(torch._C._current_graph_task_id())
 
 
 def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
     """Note in the backward pass of ``result``, a product with the whole ``table``, that it makes a dense gradient."""
     if result.requires_grad:
-        result.register_hook(lambda _: setattr(table, "dense_gradient_of", _backward_pass()))
+        result.register_hook(lambda _: setattr(table, "dense_gradient_of", backward_pass()))
 
 
 class _Lookup(torch.autograd.Function):
@@ -37,7 +37,7 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None, None]:
         (ids,), table = ctx.saved_tensors, ctx.table
-        sparse = getattr(table, "dense_gradient_of", -1) == _backward_pass()
+        sparse = getattr(table, "dense_gradient_of", -1) == backward_pass()
         if sparse and ids.is_cuda:
             return _sparse_gradient(gradients[0], ids, table, ctx.padding_idx), None, None
         of_table = torch.ops.aten.embedding_backward(gradients[0], ids, len(table), ctx.padding_idx, False, sparse)
@@ -61,7 +61,7 @@ def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     if torch.compiler.is_compiling():
         return F.embedding(ids, table, padding_idx)
     full_precision = table.dtype in (torch.float32, torch.float64) and isinstance(table, nn.Parameter)
-    if not (full_precision and torch.is_grad_enabled() and table.requires_grad):
+    if not (full_precision and table.requires_grad):
         return F.embedding(ids, table, padding_idx)
     found: Tensor = _Lookup.apply(table, ids, -1 if padding_idx is None else padding_idx)
     return found

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..kernels.lookup import backward_pass
 from ..kernels.precision import at_least_float32
-from ..platform.compat import backward_pass
 
 _CACHED = 2**19
 """Number of float32 values that fit in a processor's cache (2 MiB), so that several passes over them are fast."""

@@ -2,6 +2,7 @@
 
 from typing import Optional
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -55,9 +56,10 @@ class VocabularyEmbedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:
         """Look up ids of any shape (…). Returns (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
-        if self.is_output_layer and not wants_sparse_gradient(self.weight):
+        sparse = wants_sparse_gradient(self.weight)
+        if self.is_output_layer and not sparse and torch.is_grad_enabled():
             return look_up(known, self.weight, self.padding_idx)
-        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
+        return F.embedding(known, self.weight, self.padding_idx, sparse=sparse)
 
 
 class SharedTableOutput(nn.Module):

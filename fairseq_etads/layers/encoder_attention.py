@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention import attention_weights
 from ..kernels.dropout import dropout
 from ..kernels.focus import document_positions, focus_attention
+from ..kernels.fused import note_kernel
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from .attention_probe import Observed
 from .beam_state import IncrementalState
@@ -283,6 +284,8 @@ class EncoderAttention(MultiheadAttention):
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run fairseq's forward pass, which gets its other options by keyword."""
         if not self._is_for_blocks(query, key, **options):
+            if not options.get("need_weights", True):
+                note_kernel(query, self.head_dim, attention_dropout(self), masked=key_padding_mask is not None)
             return super().forward(query, key, value, key_padding_mask, **options)
         q, k, v = (
             split_heads(projected, self.num_heads)
@@ -311,10 +314,19 @@ class FocusAttention(Observed, MultiheadAttention):
 
     Args:
         focal: options of :class:`FocalNetwork`; None: the paper's form.
+        kernel: one of :data:`fairseq_etads.kernels.focus.KERNELS`.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, focal: Optional[Dict[str, str]] = None, **kwargs: Any):
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        focal: Optional[Dict[str, str]] = None,
+        kernel: str = "auto",
+        **kwargs: Any,
+    ):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
+        self.kernel = kernel
         keep_float32(self.q_proj)  # mu and sigma are computed from the queries
         self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
 
@@ -347,5 +359,6 @@ class FocusAttention(Observed, MultiheadAttention):
             key_padding_mask,
             dropout_p=attention_dropout(self),
             strength=None if strength is None else at_least_float32(strength),
+            kernel=self.kernel,
         )
         return self.out_proj(merge_heads(out).to(v.dtype)), None

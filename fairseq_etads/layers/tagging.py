@@ -6,6 +6,7 @@ import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from ..kernels.upload import to_device
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258
@@ -51,9 +52,9 @@ class SpellingEncoder(nn.Module):
         words, places = tokens.unique(return_inverse=True)
         spelled = [self._spell(number) for number in words.tolist()]
         longest = max(map(len, spelled), default=self.width)
-        letters = torch.tensor([word + [0] * (longest - len(word)) for word in spelled], device=tokens.device)
+        letters = to_device(torch.tensor([word + [0] * (longest - len(word)) for word in spelled]), tokens.device)
         windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
-        lengths = torch.tensor([len(word) - self.width for word in spelled], device=tokens.device)
+        lengths = to_device(torch.tensor([len(word) - self.width for word in spelled]), tokens.device)
         # True after a word's last window
         behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]
         vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 never wins, because it is the minimum of ReLU

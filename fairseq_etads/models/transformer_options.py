@@ -14,6 +14,8 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig, Quan
 from omegaconf import II
 
 from ..attention import GATES
+from ..kernels import flex
+from ..kernels.focus import KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values, flag
@@ -80,6 +82,15 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "help": "factor of focus-attention's bias. fixed: 1 (as in the paper); learned: one for each head, "
             "starting at 0, so that the weights of a plain Transformer give a plain Transformer"
+        },
+    )
+    attention_kernel: ChoiceEnum(KERNELS) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "kernel of focus-attention. auto: the fastest that is known to be exact on the device; flex: "
+            "FlexAttention, for GPUs, without --attention-dropout (never run on a GPU yet); fused: with the bias in "
+            "columns; plain: with a bias for each pair of words. Where flex or fused cannot be used, auto is, with a "
+            "warning"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
@@ -360,6 +371,8 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     _check_inherited(config, is_new=not task.is_loading)
     check_pointer(config, task)
     _check_attention(config)
+    if not task.is_loading:
+        _check_kernel(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)
@@ -385,6 +398,23 @@ def _check_attention(config: SummarizationTransformerConfig) -> None:
         value, flag = str(getattr(config, option)), option.replace("_", "-")
         if value not in (default, preset.get(option)) and str(getattr(config, layers)).strip() == "none":
             raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
+
+
+def _check_kernel(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError if --attention-kernel has no effect or cannot be used in training."""
+    kernel = str(config.attention_kernel)
+    if kernel != "auto" and str(config.focus_layers).strip() == "none":
+        raise ValueError(f"--attention-kernel {kernel} has no effect with --focus-layers none: choose layers")
+    if kernel != "flex":
+        return
+    problem = flex.version_problem()
+    if problem:
+        raise ValueError(f"--attention-kernel flex: {problem}; choose auto, fused or plain")
+    if config.attention_dropout:
+        raise ValueError(
+            f"--attention-kernel flex does not go with --attention-dropout {config.attention_dropout}: FlexAttention "
+            "has no dropout of attention weights; choose one"
+        )
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:

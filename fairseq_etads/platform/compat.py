@@ -348,15 +348,22 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     return clip_grad_norm
 
 
-def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step``, which needs a GPU to skip an update with an overflowing gradient (--fp16)."""
+def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``, which miscounts batches if one is empty, and needs a GPU to skip an update (--fp16).
+
+    With --update-freq a worker may have batches and then an empty one in its last update of an epoch. fairseq replaces
+    it by another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients
+    are divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
+    fully_sharded, all workers must take the same number of steps.
+    """
 
     @functools.wraps(train_step)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
         if self.cuda or not self.cfg.common.fp16:
-            return train_step(self, *args, **kwargs)
+            return train_step(self, full or samples, *args, **kwargs)
         with mock.patch.object(torch.Tensor, "cuda", lambda tensor, *_, **__: tensor):
-            return train_step(self, *args, **kwargs)
+            return train_step(self, full or samples, *args, **kwargs)
 
     step.is_patched = True  # type: ignore[attr-defined]
     return step
@@ -491,7 +498,7 @@ def install() -> None:
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
-        Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
+        Trainer.train_step = _corrected(Trainer.train_step)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _without_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
@@ -523,8 +530,3 @@ def optimizer_steps() -> int:
 def skips_overflows(optimizer: Any) -> bool:
     """Tell whether fairseq's optimiser scales losses and skips updates with overflowing gradients (--fp16, --amp)."""
     return getattr(optimizer, "scaler", None) is not None
-
-
-def backward_pass() -> int:
-    """Return the number of the running backward pass, unique in this process; torch has no public name for it."""
-    return torch._C._current_graph_task_id()

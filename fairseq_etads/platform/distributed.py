@@ -28,7 +28,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
-from fairseq.trainer import Trainer
 from omegaconf import DictConfig
 from torch.nn.parallel import DistributedDataParallel
 
@@ -126,7 +125,7 @@ def _check_sharded(cfg: Any) -> None:
     """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
 
     fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
-    :func:`_without_empty_batches` corrects this for other backends, but with fully_sharded all workers must take the
+    :mod:`.compat` corrects this for other backends, but with fully_sharded all workers must take the
     same number of steps.
 
     Raises:
@@ -259,25 +258,6 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
     return gather
 
 
-def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step`` so that a worker's empty batch at the end of an epoch does not spoil its other
-    batches.
-
-    With --update-freq a worker may have batches and then an empty one in its last update. fairseq replaces it by
-    another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients are
-    divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
-    fully_sharded, see :func:`_check_sharded`, all workers must take the same number of steps.
-    """
-
-    @functools.wraps(train_step)
-    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
-        return train_step(self, full or samples, *args, **kwargs)
-
-    step.drops_empty_batches = True  # type: ignore[attr-defined]
-    return step
-
-
 class _Timer(StopwatchMeter):
     """fairseq's timer, started by fairseq-generate at each batch."""
 
@@ -329,8 +309,6 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    if not hasattr(Trainer.train_step, "drops_empty_batches"):
-        Trainer.train_step = _without_empty_batches(Trainer.train_step)
     # only fairseq-generate has imported this module completely before the plugin
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):

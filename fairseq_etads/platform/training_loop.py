@@ -4,6 +4,7 @@ start.
 :func:`install` replaces parts of ``fairseq_cli.train``; :mod:`.compat` calls it if that command is running.
 """
 
+import contextlib
 import functools
 import logging
 import math
@@ -16,6 +17,7 @@ from .deferred import STATISTICS, deferred
 
 with deferred(*STATISTICS):
     from fairseq import checkpoint_utils
+    from fairseq.logging import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +162,7 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
             return [None], True
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
+            check_best_metric(cfg, trainer, epoch_itr.epoch)
             _last_save["minutes"] = trainer.cumulative_training_time() / 60
             for line in plan(cfg, epoch_itr):
                 logger.info(f"training plan: {line}")
@@ -169,6 +172,42 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
 
     train_epoch.is_patched = True  # type: ignore[attr-defined]
     return train_epoch
+
+
+def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
+    """Refuse a ``--best-checkpoint-metric`` that the validation does not report.
+
+    fairseq only fails at the end of the first validation, with a KeyError. The metrics depend on the criterion, the
+    model and the data, so one batch of the first validation set is evaluated to learn their names.
+
+    Raises:
+        ValueError: the validation does not report this metric.
+    """
+    metric = cfg.checkpoint.best_checkpoint_metric
+    if metric == "loss" or cfg.dataset.disable_validation or hasattr(trainer.task, "post_validate"):
+        return  # every criterion reports a loss; a task with post_validate may add metrics
+    reported = _reported_metrics(trainer, cfg.dataset.valid_subset.split(",")[0], epoch)
+    if reported and metric not in (*reported, "num_updates"):
+        choices = ", ".join(name for name in reported if name not in _NO_QUALITY)
+        raise ValueError(f"--best-checkpoint-metric {metric}: the validation does not report it; choose of {choices}")
+
+
+_NO_QUALITY = ("bsz", "ups", "wpb", "wps")
+"""Metrics of every validation that measure batches and speed."""
+
+
+def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
+    """Evaluate the first batch of a validation set, and return the names of its metrics; none without a batch."""
+    trainer.begin_valid_epoch(epoch)
+    batches = trainer.get_valid_iterator(subset)
+    first = next(iter(getattr(batches, "frozen_batches", ())), None)
+    if first is None:
+        return []
+    sample = batches.collate_fn([batches.dataset[index] for index in first])
+    without_summaries = getattr(trainer.task, "without_summaries", contextlib.nullcontext)
+    with without_summaries() as further, metrics.aggregate(new_root=True) as found:
+        trainer.valid_step(sample)
+    return sorted({*found.get_smoothed_values(), *(further or ())})
 
 
 def _in_epochs(updates: float, updates_per_epoch: int) -> str:

@@ -11,6 +11,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
+from ..vocabulary.candidates import Candidates
 from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
@@ -86,16 +87,13 @@ class BeamSearch:
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
             check_least_length(settings.min_len, min(limits))
-        start = request.special.eos if request.bos_token is None else request.bos_token
-        self.candidates = batch_candidates(
-            request.shortlist,
-            net_input,
-            request.prefix_tokens,
-            request.constraints,
-            request.special,
-            start,
-            settings.beam_size,
-        )
+        special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
+        self.candidates: Optional[Candidates] = None
+        self.special, self.start = special, start
+        if request.shortlist is not None:
+            given = request.prefix_tokens, request.constraints
+            self.candidates = batch_candidates(request.shortlist, net_input, *given, special, start, settings.beam_size)
+            self.special, self.start = in_columns(special, start, self.candidates)
         self.ensemble = Ensemble(
             request.models,
             net_input,
@@ -107,7 +105,6 @@ class BeamSearch:
             self.candidates,
         )
         self.vocabulary = output_vocabulary(request.models, net_input, self.candidates)
-        self.special, self.start = in_columns(request.special, start, self.candidates)
         self.batch = TermBatch(net_input, self.vocabulary, request.dictionary)
         begun = [term.begin(self.batch) for term in request.terms]
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]

@@ -37,6 +37,9 @@ _NAMES = (
     "unkpen",
     "infer_dtype",
     "shortlist",
+    "choose",
+    "choose_words",
+    "content_weight",
 )
 _SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
 
@@ -79,6 +82,8 @@ model folder may have one.
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Defaults written into every model folder."""
+BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
+"""Value of ``choose`` -> default of ``beam``."""
 
 
 def default_of(name: str) -> Any:
@@ -150,6 +155,8 @@ def call_settings(
 ) -> Dict[str, Any]:
     """Return the settings of a call, in the form of :func:`search_settings`.
 
+    A call with another value of ``choose`` than the folder has the ``beam`` of :data:`BEAMS`, unless it gives one.
+
     Args:
         folder: the folder's defaults, which may hold options without effect.
         given: the call's own options.
@@ -162,6 +169,8 @@ def call_settings(
     # the call's maximum length also limits the folder's minimum length
     if "max_len" in check(given) and "min_len" not in given:
         together["min_len"] = min(present_value("min_len", together), given["max_len"])
+    if present_value("choose", together) != present_value("choose", folder) and "beam" not in given:
+        together["beam"] = BEAMS[together["choose"]]
     settings = search_settings(together)
     new = {
         name: value

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
-from ..layers.capabilities import decoder_capabilities
-from ..layers.decoder_output import DecoderOutput
+from ..layers.decoder_output import DecoderOutput, decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -119,7 +118,7 @@ class SharingMember(Member):
         candidates: Optional[Candidates] = None,
     ):
         super().__init__(model, net_input, encoded)
-        self._restricted = restricted(model, net_input["src_tokens"], candidates)
+        self._restricted = {} if candidates is None else restricted(model, net_input["src_tokens"], candidates)
         self.encoder_out = {**self.encoder_out, **self._restricted}
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)

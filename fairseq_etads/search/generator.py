@@ -11,13 +11,14 @@ import math
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..layers.decoder_output import decoder_capabilities, pointer_of
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
@@ -104,6 +105,10 @@ class SummaryGenerator:
         has_pointer = any(pointer_of(model) is not None for model in self.models)
         positions = _positions([*self.models, *self._term_models])
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
+        if any(term.reranks for term in self.terms):
+            if self.settings.beam_size == 1:
+                raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen by --content-model")
+            self.settings = replace(self.settings, nbest=self.settings.beam_size)
         has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
         check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:

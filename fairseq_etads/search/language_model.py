@@ -5,7 +5,7 @@ from typing import Any, Optional, Sequence
 
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities
+from ..layers.decoder_output import decoder_capabilities
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.output import OutputVocabulary
 from .terms import ActiveTerm, SearchTerm, TermBatch

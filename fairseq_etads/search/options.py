@@ -136,6 +136,21 @@ class DecodingOptions:
         tunable=False,
         excludes={"--score-reference": ""},
     )
+    content_model: Optional[str] = _option(
+        None,
+        "file made by etads-content: choose from all hypotheses of the beam by the score plus --content-weight times "
+        "the expected ROUGE",
+        tunable=False,
+        excludes={"--score-reference": "", "--sampling": ""},
+    )
+    content_weight: float = _option(
+        3.0,
+        "weight of the expected ROUGE",
+        bounds=Bounds(above=0),
+        needs=("--content-model", "--choose hypothesis"),
+        without="without --content-model (of a model folder: without --choose hypothesis)",
+        tuned=(0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+    )
     early_stopping: Optional[str] = _option(
         None,
         "rule for ending a document's search. fairseq: when --beam hypotheses have ended; admissible: when no "
@@ -195,8 +210,31 @@ class FairseqOptions:
     retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs=("--retain-dropout",))
 
 
+CHOICES = ("content", "hypothesis", "none")
+
+
+@dataclass
+class FolderOptions:
+    """Options of model folders, which fairseq's commands do not have."""
+
+    choose: str = _option(
+        "none",
+        "by the folder's content model, choose as summary: sentences of all hypotheses of a diverse beam search and of "
+        "the whole document (content); or one hypothesis of the beam, by its score and its expected ROUGE "
+        "(hypothesis). none: the hypothesis with the best score",
+        choices=CHOICES,
+        tunable=False,
+    )
+    choose_words: int = _option(
+        0,
+        "largest number of words of the chosen sentences (0: 1.15 times the mean of the training summaries)",
+        bounds=Bounds(0, what="(0: by the training summaries)"),
+        needs=("--choose content",),
+    )
+
+
 DECLARED: Mapping[str, Any] = {
-    option.name: option for kind in (DecodingOptions, FairseqOptions) for option in fields(kind)
+    option.name: option for kind in (DecodingOptions, FairseqOptions, FolderOptions) for option in fields(kind)
 }
 """Name -> field of every option."""
 

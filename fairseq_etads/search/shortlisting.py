@@ -14,13 +14,13 @@ from fairseq import search as fairseq_search
 from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
-from ..layers.capabilities import decoder_capabilities
+from ..layers.decoder_output import decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
-from .products import WideLinear
+from .inference import WideLinear
 from .settings import SpecialTokens
 
 
@@ -51,15 +51,15 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
 
 
 def batch_candidates(
-    shortlist: Optional[Shortlist],
+    shortlist: Shortlist,
     net_input: Dict[str, Tensor],
     prefix: Optional[Tensor],
     constraints: Optional[Tensor],
     special: SpecialTokens,
     start: int,
     beam: int,
-) -> Optional[Candidates]:
-    """Return the words of the softmax for a batch; None without a shortlist.
+) -> Candidates:
+    """Return the words of the softmax for a batch.
 
     Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
 
@@ -68,8 +68,6 @@ def batch_candidates(
         constraints: packed constraints (B, n), or None.
         start: the start symbol.
     """
-    if shortlist is None:
-        return None
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
         extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
@@ -80,10 +78,8 @@ def batch_candidates(
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
-def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidates]) -> Tuple[SpecialTokens, int]:
+def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
     """Convert special tokens and the start symbol to search ids; they are on every document's list."""
-    if candidates is None:
-        return special, start
     words = candidates.words.tolist()
     column = {word: number for number, word in enumerate(words)}.__getitem__
     columns = replace(
@@ -96,15 +92,13 @@ def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidat
     return columns, column(start)
 
 
-def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates]) -> Dict[str, Any]:
+def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[str, Any]:
     """Make the extra encoder outputs that restrict the softmax to the candidates.
 
     Args:
         src_tokens: the documents (B, S).
-        candidates: the words of the softmax; None: nothing is added.
+        candidates: the words of the softmax.
     """
-    if candidates is None:
-        return {}
     decoder = model.decoder
     has_pointer = decoder_capabilities(model).pointer is not None
     vocabulary = OutputVocabulary.of(src_tokens, decoder.dictionary, has_pointer, candidates)

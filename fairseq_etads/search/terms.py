@@ -1,4 +1,4 @@
-"""Terms of the search: objects that change the score of every word at every step.
+"""Terms of the search: objects that change the score of every word at every step, or of finished hypotheses.
 
 A :class:`SearchTerm` belongs to a generator. For each batch it makes an :class:`ActiveTerm`, which the search calls at
 every step. The language model (``--lm-path``) is a term. So are the features of ABS (``--extractive-weights``), which
@@ -76,7 +76,14 @@ class ActiveTerm(abc.ABC):
 
 
 class SearchTerm(abc.ABC):
-    """A term of a generator."""
+    """A term of a generator.
+
+    Attributes:
+        reranks: whether :meth:`finish` changes the order of the hypotheses. The search then continues until it has
+            ``beam_size`` of them.
+    """
+
+    reranks: bool = False
 
     @property
     def models(self) -> Sequence[nn.Module]:
@@ -98,7 +105,10 @@ class SearchTerm(abc.ABC):
         """
 
     def finish(self, results: Results, batch: TermBatch) -> None:  # noqa: B027  # optional
-        """Add keys to the finished hypotheses, in place. Their "tokens" are ids of the dictionary."""
+        """Add keys to the finished hypotheses, or change their scores and order, in place.
+
+        Their "tokens" are ids of the dictionary.
+        """
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:

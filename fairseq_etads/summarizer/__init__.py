@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
-from .picked import PickedSentence, Selection
+from .picked import ChosenSentence, PickedSentence, Selection
 from .surprisal import Surprisal
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .summary import CopiedWord, Summary, Truncation
 
 __all__ = [
+    "ChosenSentence",
     "CopiedWord",
     "Explanation",
     "FocusLayer",

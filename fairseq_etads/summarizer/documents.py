@@ -15,7 +15,7 @@ from ..text.cleaning import one_line
 from ..text.picking import FACTOR
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import counts_of_known_words
-from .extraction import Pick, SentencePicker
+from .extraction import DocumentSentence, Pick, SentencePicker
 from .folder.loading import LoadedFolder
 from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
@@ -35,6 +35,7 @@ class Document(NamedTuple):
         picked: the tokens' sentences, if an extractor has selected them; None: all are read.
         places: index of each token's sentence, -1 for a mark; only with ``picked``.
         levels: level of each of these sentences.
+        every: all sentences of the document; empty without a content model.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Document(NamedTuple):
     picked: Optional[Selection] = None
     places: Tuple[int, ...] = ()
     levels: Tuple[str, ...] = ()
+    every: Tuple[DocumentSentence, ...] = ()
 
 
 class Batch(NamedTuple):
@@ -69,16 +71,18 @@ class TextProcessing:
 
     Attributes:
         picker: the folder's extractor, which selects the sentences to read; None: the first tokens are read.
+        mark: the mark between sentences, if the model can write it; otherwise nothing.
     """
 
     def __init__(self, loaded: LoadedFolder):
         task = loaded.task
         self.picker = None
         if loaded.extractor is not None:
-            self.picker = SentencePicker(loaded.extractor.loaded, loaded.extractor.picking)
+            self.picker = SentencePicker(*loaded.extractor)
         self._factors = tuple(getattr(loaded.model, "factors", ()))
         self._levels = task.factor_dictionaries.get(FACTOR) if self._factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
+        self.mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
         self.limit = task.truncate_source
@@ -105,11 +109,7 @@ class TextProcessing:
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
-            line = " ".join(self.tokenizer.words.encode(sentence.text, self.tokenizer.keep_case))
-            if self.subwords is not None:
-                # GPT-2's pieces begin with the space before their word.
-                line = self.subwords.encode(f" {line}" if place and self.subword_kind == "gpt2" else line)
-            found = tokenize_line(line)
+            found = self.sentence_tokens(sentence.text, is_first=not place)
             if place and self.tokenizer.marks != "drop":
                 tokens.append(SENTENCE_MARK)
                 places.append(-1)
@@ -117,7 +117,16 @@ class TextProcessing:
             places += [place] * len(found)
         left_out = max(len(tokens) - self.limit, 0)
         kept = tuple(tokens[: self.limit]), left_out, pick.selection, tuple(places[: self.limit])
-        return Document(number, text, *kept, pick.levels)
+        return Document(number, text, *kept, pick.levels, pick.every)
+
+    def sentence_tokens(self, sentence: str, is_first: bool = True) -> List[str]:
+        """Tokens of one sentence of a document."""
+        line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
+        if self.subwords is not None:
+            # GPT-2's pieces begin with the space before their word.
+            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
+        tokens: List[str] = tokenize_line(line)
+        return tokens
 
     def _tokens(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
@@ -129,10 +138,13 @@ class TextProcessing:
     def summary_tokens(self, text: str) -> List[str]:
         """Tokens of a given summary; sentence marks stay if the model can write them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
-        mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
+        return self.with_marks(sentences)
+
+    def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
+        """Join the tokens of sentences, with marks between them if the model can write marks."""
         found: List[str] = []
         for tokens in filter(None, sentences):
-            found += [*(mark if found else []), *tokens]
+            found += [*(self.mark if found else []), *tokens]
         return found
 
     def batch(self, documents: List[Document]) -> Batch:
@@ -192,7 +204,7 @@ class TextProcessing:
 
     def spans(self, document: Document) -> List[Optional[Span]]:
         """Characters of each token in the raw document; None where they cannot be determined."""
-        spelled = [self._spelling(token) for token in document.tokens]
+        spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
         found: List[Optional[Span]] = [None] * len(spelled)
@@ -205,7 +217,8 @@ class TextProcessing:
                 found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
         return found
 
-    def _spelling(self, token: str) -> str:
+    def spelling(self, token: str) -> str:
+        """Approximate spelling of a token in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
@@ -218,11 +231,11 @@ class TextProcessing:
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
-        return self.subword_kind == "gpt2" and not self._spelling(following).startswith(" ")
+        return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # a single "▁" has no letters
+        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # a single "▁" has no letters
 
     def shown(self, token: str) -> str:
         """Spell a token without the marks of subwords; empty for the end symbol."""

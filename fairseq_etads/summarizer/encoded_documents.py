@@ -94,11 +94,13 @@ class EncodedDocuments:
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
         """Return all hypotheses of the search, in the order of the documents; none for a document without words.
 
+        No sentences are chosen from them by a content model.
+
         Args:
             on_batch, decoding: the same as for :meth:`summarize`; ``decoding`` includes the option of such a term.
         """
         summarizer = self._summarizer
-        search = summarizer._search(decoding, origins=False)
+        search = summarizer._search({**decoding, "choose": "none"}, origins=False)
         scoring = search.generator.settings.scoring
 
         def hypothesis_of(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:

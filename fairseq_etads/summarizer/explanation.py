@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .explanation_page import frame, page
-from .picked import Selection
+from .picked import ChosenSentence, Selection
 from .surprisal import Surprisal
 
 Row = Tuple[float, ...]
@@ -112,7 +112,7 @@ class Explanation:
         left_out: number of further tokens of the document.
         summary: text of the summary.
         tokens: tokens of the summary in the form in which the model wrote them, the end symbol last.
-        score: the search's score; None if the summary was given.
+        score: the search's score; None if the summary was given or chosen.
         architecture: name of the model's architecture.
         pointer: "none", "soft" or "switch".
         saliency_gate: the form of the gate; None: the model has no saliency-selection.
@@ -127,6 +127,8 @@ class Explanation:
         picked: the sentences that an extractor selected from the whole document, the only ones that were read; None:
             the model has no extractor.
         surprisal: surprisal of the document compared with the training documents; None: not known.
+        chosen: the sentences of the summary, if a content model has chosen them from all hypotheses and the document.
+            The figures are then the model's for this text, which need not be one of its hypotheses. None: otherwise.
     """
 
     document: str
@@ -146,6 +148,7 @@ class Explanation:
     focus_layers: Tuple[FocusLayer, ...] = ()
     picked: Optional[Selection] = None
     surprisal: Optional[Surprisal] = None
+    chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
     @property
     def log_probability(self) -> float:
@@ -211,6 +214,7 @@ class Explanation:
             ],
             **({} if self.picked is None else {"picked": self.picked.to_dict()}),
             **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
+            **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
         }
 
     def to_json(self, least: float = LEAST) -> str:

@@ -125,7 +125,10 @@ def _about(data: Dict[str, Any], title: str) -> str:
             parts.append(f"{len(picked['sentences']):,} of {_plural(picked['total'], 'sentence')} picked")
         parts += [_unusual(data["surprisal"])] if data.get("surprisal") else []
         parts.append(f"log P of the summary {_number(data['log_probability'])}")
-    parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
+    if data.get("chosen"):
+        parts.append("sentences chosen by expected ROUGE")
+    else:
+        parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
     return " · ".join(parts)
 
 
@@ -146,7 +149,9 @@ def _percent(value: float) -> str:
 def _sections(data: Dict[str, Any]) -> Iterator[str]:
     yield '<div class="left">'
     yield '<section class="card" aria-labelledby="of-summary"><h2 id="of-summary">Summary</h2>'
-    yield f'<p id="summary" role="group" aria-label="Summary, word by word" dir="auto">{_summary(data)}</p></section>'
+    yield f'<p id="summary" role="group" aria-label="Summary, word by word" dir="auto">{_summary(data)}</p>'
+    yield from _chosen(data)
+    yield "</section>"
     yield '<section class="card" aria-labelledby="of-document"><h2 id="of-document">Document</h2>'
     yield from _shading(data)
     yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
@@ -185,6 +190,19 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
         yield f"<td class=number>{_number(sentence['probability'])}</td>"
         yield f"<td><bdi>{escaped(sentence['text'])}</bdi></td></tr>"
     yield "</tbody></table></div></section>"
+
+
+def _chosen(data: Dict[str, Any]) -> Iterator[str]:
+    """The origin of each sentence, if a content model has chosen the sentences."""
+    if not data.get("chosen"):
+        return
+    yield '<p class="note">A content model chose these sentences from the document and from all hypotheses of the '
+    yield "search. The figures are the model's for this text, which need not be one of its hypotheses.</p><ol>"
+    for sentence in data["chosen"]:
+        number = sentence["number"]
+        origin = "written by the model" if number is None else f"sentence {number + 1:,} of the document"
+        yield f'<li class="note">{origin}: <bdi>{escaped(sentence["text"])}</bdi></li>'
+    yield "</ol>"
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:

@@ -1,9 +1,11 @@
 """Extractor of a model folder: score all sentences of a raw document and select the ones to summarise."""
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
+from ..search.content.candidates import Choice, choose_sentences
+from ..search.content.model import ContentModel
 from ..text.alignment import align
 from ..text.picking import Picking
 from ..text.words import SENTENCE_MARK
@@ -11,11 +13,35 @@ from .folder.loading import LoadedFolder
 from .picked import PickedSentence, Selection
 
 
+class DocumentSentence(NamedTuple):
+    """A sentence of a raw document.
+
+    Attributes:
+        text: white space and invisible characters cleaned.
+        words: its words, as the extractor's training text has them.
+        probability: the extractor's probability that a summary uses it.
+        start, end: the characters text[start:end] of the raw document; None where they cannot be determined.
+    """
+
+    text: str
+    words: List[str]
+    probability: float
+    start: Optional[int]
+    end: Optional[int]
+
+
 class Pick(NamedTuple):
-    """The selected sentences of a document, each with its level, a value of the factor salience."""
+    """The selected sentences of a document.
+
+    Attributes:
+        selection: the sentences.
+        levels: level of each, a value of the factor salience.
+        every: all sentences of the document, for a content model; empty without one.
+    """
 
     selection: Selection
     levels: Tuple[str, ...]
+    every: Tuple[DocumentSentence, ...] = ()
 
 
 class SentencePicker:
@@ -24,13 +50,14 @@ class SentencePicker:
     Args:
         loaded: the extractor's own folder.
         picking: settings of its selection.
+        content: model that chooses the sentences of a summary; None: there is none.
     """
 
-    def __init__(self, loaded: LoadedFolder, picking: Picking):
+    def __init__(self, loaded: LoadedFolder, picking: Picking, content: Optional[ContentModel] = None):
         self._model, self._dictionary = loaded.model, loaded.task.source_dictionary
         self._tokenizer, self._subwords = loaded.tokenizer, loaded.subwords
         self._limit = loaded.task.truncate_source
-        self.picking = picking
+        self.picking, self.content = picking, content
 
     def pick(self, text: str, line: str) -> Pick:
         """Select sentences of a document.
@@ -45,15 +72,52 @@ class SentencePicker:
         words = [sentence.split() for sentence in sentences]
         spans = align(text, [word for sentence in words for word in sentence])
         found: List[PickedSentence] = []
+        every: List[DocumentSentence] = []
         first = 0
         for number, sentence in enumerate(words):
+            known = [span for span in spans[first : first + len(sentence)] if span is not None]
+            start, end = (known[0][0], known[-1][1]) if known else (None, None)
             if number in places:
-                known = [span for span in spans[first : first + len(sentence)] if span is not None]
-                start, end = (known[0][0], known[-1][1]) if known else (None, None)
                 found.append(PickedSentence(sentences[number], start, end, number, probabilities[number]))
+            if self.content is not None:
+                own = self._words(sentences[number], tokens[number])
+                every.append(DocumentSentence(sentences[number], own, probabilities[number], start, end))
             first += len(sentence)
         levels = tuple(self.picking.level(sentence.probability) for sentence in found)
-        return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels)
+        return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
+
+    def _words(self, sentence: str, tokens: List[str]) -> List[str]:
+        """Words of a sentence, with joined subwords."""
+        if self._subwords is None:
+            return tokens
+        return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
+
+    def choose(
+        self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
+    ) -> Tuple[Choice, List[Tuple[int, str]]]:
+        """Choose the sentences of a summary by the content model.
+
+        Args:
+            every: all sentences of the document.
+            written: hypotheses, as text.
+            most_words: largest number of words; None: by the summaries of training.
+
+        Returns:
+            the choice; and each written sentence, with the index of its hypothesis.
+        """
+        assert self.content is not None, "the summariser has refused the option"
+        parts: List[Tuple[int, str]] = []
+        words: List[List[str]] = []
+        for number, text in enumerate(written):
+            for sentence in self._tokenizer.sentences(" ".join(text.split())):
+                encoded = " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
+                if encoded:
+                    parts.append((number, sentence.strip()))
+                    words.append(encoded)
+        probabilities = [sentence.probability for sentence in every]
+        return choose_sentences(
+            self.content, [sentence.words for sentence in every], probabilities, words, most_words
+        ), parts
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
         """The sentences of a line that have tokens, as text and as tokens."""

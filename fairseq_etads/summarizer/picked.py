@@ -1,4 +1,4 @@
-"""The sentences of a long document that an extractor has selected for the summariser, as plain data."""
+"""Sentences that an extractor has selected for the summariser, and that a content model has chosen, as plain data."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -40,3 +40,22 @@ class Selection:
         """The selection as JSON types."""
         sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
         return {"sentences": sentences, "total": self.total, "words": self.words}
+
+
+@dataclass(frozen=True)
+class ChosenSentence:
+    """A sentence of a summary that a content model has chosen.
+
+    Attributes:
+        text: as it stands in the summary.
+        source: "document" for a sentence of the document, "model" for one that the model wrote.
+        number: index of the sentence in the document, from 0; None for a written one.
+        start, end: the characters text[start:end] of the raw document; None for a written one, and where they cannot be
+            determined.
+    """
+
+    text: str
+    source: str
+    number: Optional[int] = None
+    start: Optional[int] = None
+    end: Optional[int] = None

@@ -2,20 +2,26 @@
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
 import torch
+from fairseq import search as fairseq_search
 
-from ..layers.capabilities import pointer_of
+from ..layers.decoder_output import pointer_of
 from ..platform.errors import InputError
 from ..search import call_options
+from ..search.content.reranking import Reranker
 from ..search.encoded import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
+from ..text.alignment import Span
 from ..text.picking import FACTOR
+from ..vocabulary.kinds import detect_subwords
 from . import Explanation
+from .choosing import STRENGTH, Spelled, choose, groups_of
 from .documents import Batch, Document, TextProcessing, batches, parts
 from .explaining import Explainer, Written
 from .folder.config import find_folder
@@ -35,10 +41,21 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator with its post-processing flag and progress callback."""
+    """A generator, and settings of what precedes and follows it.
+
+    Attributes:
+        replaces_unknown: replace unknown words.
+        chooses: choose sentences by the content model.
+        most_words: largest number of words of the chosen sentences; None: by the summaries of training.
+        reranker: chooses the hypothesis; None: the one with the best score.
+        on_step: function called with partial summaries.
+    """
 
     generator: SummaryGenerator
     replaces_unknown: bool
+    chooses: bool = False
+    most_words: Optional[int] = None
+    reranker: Optional[Reranker] = None
     on_step: Optional[OnPartialSummary] = None
 
 
@@ -67,7 +84,7 @@ class Summarizer:
             raise InputError(
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
-        self._texts, self._shortlist = TextProcessing(loaded), loaded.shortlist
+        self._texts, self._shortlist, self._content = TextProcessing(loaded), loaded.shortlist, loaded.content
         self._has_pointer = pointer_of(self._model) is not None
         self._forget_searches()
 
@@ -124,7 +141,8 @@ class Summarizer:
                 same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
             on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
-                of this call. It can stop the call: its exceptions are raised here.
+                of this call. It can stop the call: its exceptions are raised here. With ``choose="content"`` the
+                sentences of the summary are chosen after the search.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
 
@@ -207,6 +225,18 @@ class Summarizer:
         """True if the folder has an extractor, which selects sentences of the whole document for the model."""
         return self._texts.picker is not None
 
+    @property
+    def has_content_model(self) -> bool:
+        """True if the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
+        return "content" in self._choices or "hypothesis" in self._choices
+
+    @property
+    def _choices(self) -> List[str]:
+        """Possible values of the option ``choose``."""
+        of_extractor = None if self._texts.picker is None else self._texts.picker.content
+        found = {"content": of_extractor, "hypothesis": self._content}
+        return [*(choose for choose, model in found.items() if model is not None), "none"]
+
     def token_count(self, text: str) -> int:
         """Number of tokens of a text for this model, including tokens that it would not read."""
         document = self._texts.read(0, text)
@@ -228,6 +258,15 @@ class Summarizer:
             return self._searches[key]
 
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
+        settings = dict(settings)
+        choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
+        weight = settings.pop("content_weight", call_options.default_of("content_weight"))
+        if choice not in self._choices:
+            raise InputError(
+                f"--choose {choice}: {self.folder} has no content model for it; choose {' or '.join(self._choices)}, "
+                "or make the folder again with etads-export --content RUN"
+            )
+        chooses = choice == "content"
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
@@ -237,6 +276,18 @@ class Summarizer:
                 copies = InferenceModel(self._model, infer_dtype)
                 copies.current()  # built now, so that the error for an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
+            if chooses:
+                groups = groups_of(settings["beam_size"])
+                settings.update(
+                    search_strategy=fairseq_search.DiverseBeamSearch(self._texts.target, groups, STRENGTH),
+                    nbest=settings["beam_size"],
+                )
+            reranker = None
+            if choice == "hypothesis" and self._content is not None:
+                if settings["beam_size"] == 1:
+                    raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen; add --choose none")
+                settings["nbest"] = settings["beam_size"]
+                reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
@@ -248,7 +299,7 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
-        return _Search(generator, replaces)
+        return _Search(generator, replaces, chooses, most_words or None, reranker)
 
     def _stream(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -293,7 +344,8 @@ class Summarizer:
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results = self._search_batch(batch, search, encoded)
-        return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+        make = self._chosen_summary if search.chooses else self._best_summary
+        return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Search; returns the hypotheses of each document, best first."""
@@ -301,7 +353,19 @@ class Summarizer:
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
-    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+    def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+        best = hypotheses[0]
+        if search.reranker is not None:
+            document = batch.documents[row].tokens
+            spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
+            added = search.reranker.additions(document, spelled)
+            scores = [one["score"] + addition for one, addition in zip(hypotheses, added)]
+            place = max(range(len(scores)), key=lambda number: (float(scores[number]), -number))
+            best = {**hypotheses[place], "score": scores[place]}
+        return self._summary(row, best, batch, search)
+
+    def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
+        """Spell a hypothesis, for its reader and for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -318,16 +382,54 @@ class Summarizer:
             for place, before, token, origin in zip(places, written, tokens, origins)
             if token != before
         }
+        return Spelled(texts.join(tokens), tokens, origins), Written(texts.spell_all(ids, batch), replaced)
+
+    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+        document = batch.documents[row]
+        spelled, written = self._spell(row, hypothesis, batch, search)
         summary = Summary(
-            text=texts.join(tokens),
+            text=spelled.text,
             score=float(hypothesis["score"]),
-            tokens=tuple(tokens),
-            copied=self._copied(document, tokens, origins),
+            tokens=tuple(spelled.tokens),
+            copied=self._copied(document, spelled.tokens, spelled.origins),
+            truncation=Truncation(len(document.tokens), document.left_out),
+            picked=document.picked,
+            surprisal=self._texts.surprisal(document),
+        )
+        return self._explainable(summary, document.text, written)
+
+    def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+        """Summary of sentences that the content model chooses; the best hypothesis if there are no words to choose."""
+        document, texts = batch.documents[row], self._texts
+        spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
+        sentences, score = choose(texts, document, spelled, search.most_words)
+        if not sentences:
+            return self._summary(row, hypotheses[0], batch, search)
+        copied: List[CopiedWord] = []
+        first = 0
+        for sentence in sentences:
+            if search.generator.settings.copied_positions or not self._has_pointer:
+                words = self._copied(document, sentence.tokens, sentence.origins, sentence.spans)
+                copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
+            first += len(sentence.tokens) + len(texts.mark)
+        summary = Summary(
+            text=" ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences),
+            score=score,
+            tokens=tuple(texts.with_marks(sentence.tokens for sentence in sentences)),
+            copied=tuple(copied),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
             surprisal=texts.surprisal(document),
+            chosen=tuple(sentence.chosen for sentence in sentences),
         )
-        return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
+
+        def explain() -> Explanation:
+            explainer = self._get_explainer()
+            found = explainer.explain(document.text, explainer.given(summary.text), summary.text, None)
+            return replace(found, chosen=summary.chosen)
+
+        object.__setattr__(summary, "_make_explanation", explain)
+        return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
         """Make a summary of a text that can explain itself."""
@@ -338,11 +440,22 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _copied(self, document: Document, tokens: List[str], origins: List[int]) -> Tuple[CopiedWord, ...]:
-        """The copied words; neighbouring subwords of a word that are adjacent in the document form one."""
+    def _copied(
+        self,
+        document: Document,
+        tokens: List[str],
+        origins: List[int],
+        spans: Optional[List[Optional[Span]]] = None,
+    ) -> Tuple[CopiedWord, ...]:
+        """The copied words; neighbouring subwords of a word that are adjacent in the document form one.
+
+        Args:
+            origins: index in ``spans`` of the token from which each was copied, or -1.
+            spans: characters of the raw document; None: the ones of the tokens that the model read.
+        """
         if not any(origin >= 0 for origin in origins):
             return ()
-        spans = self._texts.spans(document)
+        spans = self._texts.spans(document) if spans is None else spans
         found = []
         first = 0
         while first < len(tokens):

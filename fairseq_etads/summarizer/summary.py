@@ -1,12 +1,12 @@
 """Results of a summariser."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Dict, Optional, Tuple
 
 from ..text.words import SENTENCE_MARK
 from . import Explanation
-from .picked import Selection
+from .picked import ChosenSentence, Selection
 from .surprisal import Surprisal
 
 
@@ -49,16 +49,20 @@ class Summary:
 
     Attributes:
         text: the text, with "<q>" between sentences if the model has learned to write it; see :attr:`sentences`.
-        score: the search's score: log-probability, normalised and less the penalties. Only compare scores for the same
+        score: the search's score: log-probability, normalised and less the penalties. Of a chosen summary: its expected
+            ROUGE-1 and twice its expected ROUGE-2, as proportions. Only compare scores of one kind, and for the same
             document.
         tokens: tokens of the summary in the form in which the model wrote them.
-        copied: the words that were copied, in the order of the summary; empty for a model without a pointer.
+        copied: the words that were copied, in the order of the summary, with all words of chosen sentences of the
+            document; otherwise empty for a model without a pointer.
         truncation: numbers of tokens that were read and left out.
         problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
         picked: the sentences that the folder's extractor selected from the whole document for the model, each with its
             probability; None without an extractor.
         surprisal: surprisal of the document compared with the training documents; None for a short document, and for
             a folder that does not have their surprisals.
+        chosen: the sentences of the summary, if a content model has chosen them from all hypotheses and the document
+            (``choose="content"``); None: the summary is the best hypothesis.
     """
 
     text: str
@@ -69,6 +73,7 @@ class Summary:
     problem: str = ""
     picked: Optional[Selection] = None
     surprisal: Optional[Surprisal] = None
+    chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
     # The summariser sets this on the instance. It is not a field, because copies and pickles of a summary are only
     # data.
@@ -98,6 +103,8 @@ class Summary:
     @property
     def sentences(self) -> Tuple[str, ...]:
         """Sentences of the text, if the model marks them; otherwise the text as one."""
+        if self.chosen is not None:
+            return tuple(sentence.text for sentence in self.chosen)
         parts = (part.strip() for part in self.text.split(SENTENCE_MARK))
         return tuple(part for part in parts if part)
 
@@ -111,4 +118,5 @@ class Summary:
             "left_out": self.truncation.left_out,
             **({} if self.picked is None else {"picked": self.picked.to_dict()}),
             **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
+            **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
         }

@@ -2,10 +2,11 @@
 
 import html
 import html.entities
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
@@ -50,6 +51,25 @@ class BadDocument(Exception):  # noqa: N818  # not an error of the program
 
 class Unfit(BadDocument):
     """A valid record that the corpus's own rules exclude: always dropped and counted."""
+
+
+def json_record(line: str) -> Dict[str, Any]:
+    """Parse the object in a line of JSON; raises BadDocument if there is none, or a key stands twice in it."""
+    try:
+        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+        raise BadDocument(f"not JSON ({reason})") from None
+    if not isinstance(record, dict):
+        raise BadDocument("not a JSON object")
+    return record
+
+
+def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadDocument("a key stands twice in an object")
+    return found
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, writing
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocument, Document, LineOptions, make_lines
+from .documents import BadDocument, Document, LineOptions, json_record, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
@@ -195,7 +195,7 @@ def column_names(path: Path, kind: str) -> List[str]:
             row = next(read_rows(iter([line]), path, _delimiter(path, line), quotes=True, counts=Counter()), [])
             return [name.strip().lower() for name in row]
         try:
-            return list(_record(line))
+            return list(json_record(line))
         except BadDocument as error:
             raise InputError(f"{name_of(path)}, line {number}: {error}") from None
     raise InputError(f"{name_of(path)}: empty")
@@ -238,7 +238,7 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
     for number, line in lines:
         name, where = str(number), f"{name_of(path)}, line {number}"
         try:
-            record = _record(line)
+            record = json_record(line)
             if isinstance(record.get("id"), (str, int)):
                 name = str(record["id"])
             column = column or _known_column(list(record), where)
@@ -261,7 +261,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
         read.append((number, line))
         with contextlib.suppress(BadDocument):
-            names = list(_record(line))
+            names = list(json_record(line))
             if any(column in names for column in SOURCE_COLUMNS):
                 return _known_column(names, ""), read
             others.append((names, f"{name_of(path)}, line {number}"))
@@ -298,23 +298,6 @@ def _known_column(names: Sequence[str], where: str) -> str:
     raise InputError(
         f"{where}: no field is known to contain documents; give --source-column, one of {', '.join(names)}"
     )
-
-
-def _record(line: str) -> Dict[str, Any]:
-    try:
-        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
-    except (ValueError, RecursionError) as error:
-        raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
-    if not isinstance(record, dict):
-        raise BadDocument("not a JSON object")
-    return record
-
-
-def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise BadDocument("a key occurs twice in an object")
-    return found
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:

@@ -7,10 +7,10 @@ from typing import Any, Dict, Iterable, Optional
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
-from ..layers.capabilities import Capabilities, TrainedBy, pointer_kind, pointer_of
+from ..layers.decoder_output import Capabilities, TrainedBy, pointer_kind, pointer_of
 from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
 from ..search.options import DECLARED, DecodingOptions, without_effect
-from .nll import check_criterion
+from .losses import check_criterion
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)

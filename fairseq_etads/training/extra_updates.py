@@ -14,7 +14,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from torch import Tensor, nn
 
-from ..layers.capabilities import unwrapped
+from ..layers.decoder_output import unwrapped
 from ..platform.systems import belongs_to, system_of
 from .losses import NonFiniteLossError
 

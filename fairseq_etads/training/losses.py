@@ -1,19 +1,35 @@
-"""Losses as functions of a model's outputs: coverage, labels of words and sentences, selections, the closed book.
+"""The losses as functions of a model's outputs, and the criterion ``summarization_nll``, which weights and adds them.
 
-:class:`LossChecks` refuses losses that are not finite, and :func:`as_numbers` fetches the figures for the log.
+The functions: coverage, labels of words and sentences, selections, the closed book. The criterion: negative
+log-likelihood, label smoothing, a supervised switch. :class:`LossChecks` refuses losses that are not finite, and
+:func:`as_numbers` fetches the figures for the log.
 """
 
 import logging
 import math
+from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
 from fairseq.nan_detector import NanDetector
+from fairseq.utils import get_perplexity
+from omegaconf import II
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
+from ..layers.attention_probe import FIGURES, observe
+from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, decoder_capabilities, unwrapped
+from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.candidates import Candidates
+from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
 """Loss of a word above which the word has no column, and so no probability."""
@@ -183,3 +199,432 @@ def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]
         for (output, name), number in zip(found, together.tolist()):
             output[name] = number
     return outputs
+
+
+@dataclass
+class SummarizationNLLConfig(FairseqDataclass):
+    """Options of ``--criterion summarization_nll``."""
+
+    label_smoothing: float = field(
+        default=0.0,
+        metadata={"bounds": PROBABILITY, "help": "probability mass spread evenly over all producible words"},
+    )
+    coverage_loss: float = field(
+        default=0.0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "help": "weight (lambda) of the coverage loss, which penalises attending to the same words again",
+        },
+    )
+    coverage_loss_start: int = field(
+        default=0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--coverage-loss",),
+            "help": "first update with the coverage loss; training may not converge if it starts at update 0",
+        },
+    )
+    coverage_loss_ramp: int = field(
+        default=0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--coverage-loss",),
+            "help": "number of updates over which the coverage loss then grows to its full weight",
+        },
+    )
+    switch_loss: float = field(
+        default=1.0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--pointer switch",),
+            "help": "weight of the decision between generating and pointing (--pointer switch)",
+        },
+    )
+    extraction_loss: float = field(
+        default=0.0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--sentence-attention extractor",),
+            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
+            "(Hsu et al. 2018: 5)",
+        },
+    )
+    inconsistency_loss: float = field(
+        default=0.0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--sentence-attention extractor",),
+            "help": "weight of the loss of attending to words of sentences that this extractor finds improbable (Hsu "
+            "et al.: 1)",
+        },
+    )
+    inconsistency_top: int = field(
+        default=3,
+        metadata={
+            "bounds": SIZE,
+            "needs": ("--inconsistency-loss",),
+            "help": "number of most attended words in --inconsistency-loss",
+        },
+    )
+    selection_loss: float = field(
+        default=0.0,
+        metadata={
+            "bounds": NOT_NEGATIVE,
+            "needs": ("--sentence-selector",),
+            "excludes": {
+                "--extraction-loss": "they learn from two kinds of labels, which have one file name (etads-labels "
+                "--kind distribution, and extract)"
+            },
+            "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
+            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)",
+        },
+    )
+    closed_book_weight: float = field(
+        default=0.0,
+        metadata={
+            "bounds": Bounds(0, 1),
+            "needs": ("--closed-book-decoder",),
+            "help": "weight (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder has the "
+            "weight 1 - gamma (Jiang and Bansal 2018: 2/3)",
+        },
+    )
+    length_normalised: bool = field(
+        default=False,
+        metadata={
+            "excludes": {"--sentence-avg": "it also divides by summaries; leave --sentence-avg out"},
+            "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
+            "so that short summaries have the same weight as long ones (See et al. 2017)",
+        },
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
+    """Raise ValueError if a loss needs attention that the model does not always have.
+
+    Args:
+        cfg: the criterion's options.
+        capabilities: the capabilities of the model.
+    """
+    if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
+        raise ValueError(
+            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop skips in some "
+            "updates: choose one, or a model with --pointer"
+        )
+
+
+def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
+    """Raise ValueError if a criterion is incompatible with a model.
+
+    Args:
+        name: name of the criterion.
+        pointer: the model's --pointer.
+        large_vocabulary_trick: whether its softmax runs over candidates.
+        adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+    """
+    # a criterion with these options computes likelihoods of copied words, and of candidates
+    ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
+    if pointer == "switch" and not ours:
+        raise ValueError(
+            f"--criterion {name} does not train the switch of --pointer switch: choose --criterion summarization_nll"
+        )
+    if pointer != "none" and name.startswith("label_smoothed"):
+        raise ValueError(
+            f"--criterion {name} would require --pointer {pointer} to copy words of other documents: "
+            "choose --criterion summarization_nll, which has --label-smoothing too"
+        )
+    if large_vocabulary_trick and not ours:
+        raise ValueError(
+            f"--criterion {name} would need words that --large-vocabulary-trick leaves out: choose "
+            "--criterion summarization_nll"
+        )
+    if name == "adaptive_loss" and not adaptive_softmax:
+        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
+    if adaptive_softmax and name != "adaptive_loss":
+        raise ValueError(
+            f"--criterion {name} would treat the states of a model with --adaptive-softmax-cutoff as logits: choose "
+            "--criterion adaptive_loss, or leave out the cutoffs"
+        )
+
+
+def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
+    """Return the values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+
+    fairseq's own ``build_criterion`` finds only the constructor's own arguments, not inherited ones.
+    """
+    return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
+
+
+@register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
+class SummarizationNLL(FairseqCriterion):
+    """Negative log-likelihood of the summaries, for models with and without a pointer.
+
+    Raises:
+        ValueError: an option has an impossible value.
+        NonFiniteLossError: the loss of a batch is not finite, and the optimiser does not skip such updates.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        coverage_loss: float,
+        coverage_loss_start: int,
+        coverage_loss_ramp: int,
+        switch_loss: float,
+        length_normalised: bool = False,
+        extraction_loss: float = 0.0,
+        inconsistency_loss: float = 0.0,
+        inconsistency_top: int = 3,
+        selection_loss: float = 0.0,
+        closed_book_weight: float = 0.0,
+    ):
+        super().__init__(task)
+        check_values(SimpleNamespace(**locals()), SummarizationNLLConfig)
+        self.closed_book_weight = closed_book_weight
+        self.extraction_weight = extraction_loss
+        self.inconsistency_weight, self.inconsistency_top = inconsistency_loss, inconsistency_top
+        self.length_normalised = length_normalised
+        self.sentence_avg = sentence_avg or length_normalised
+        self.label_smoothing = label_smoothing
+        self.coverage_weight = coverage_loss
+        self.coverage_start = coverage_loss_start
+        self.coverage_ramp = coverage_loss_ramp
+        self.switch_weight = switch_loss
+        self.selection_weight = selection_loss
+        self.unk = task.target_dictionary.unk()
+        self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
+        mark = task.target_dictionary.index(SENTENCE_MARK)
+        # a dictionary without sentence marks returns the unknown word, which counts as a word
+        self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
+        self._updates = 0
+        self._overflows_are_skipped = False
+        self._loss_checks = LossChecks()
+
+    @classmethod
+    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
+        """Check the options of a training with a model of these capabilities; see :func:`check_loss_options`."""
+        check_loss_options(cfg, capabilities)
+
+    def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
+        """Note the number of the next update; the task calls this before every step.
+
+        Args:
+            overflows_are_skipped: whether the optimiser scales the loss, and skips updates with overflowing gradients.
+        """
+        self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
+
+    def train(self, mode: bool = True) -> "SummarizationNLL":
+        """Report the losses of a skipped update; fairseq calls this before each update and each validation."""
+        self._loss_checks.check(self._overflows_are_skipped)
+        found: SummarizationNLL = super().train(mode)
+        return found
+
+    def update_is_taken(self, gradient_is_finite: bool) -> None:
+        """Note that the update is taken; the task calls this before the optimiser's step.
+
+        Args:
+            gradient_is_finite: whether fairseq has checked this; with --amp it leaves it to torch.
+        """
+        self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
+
+    def coverage_weight_now(self) -> float:
+        """Return the weight of the coverage loss at this update."""
+        if self.coverage_weight == 0 or self._updates < self.coverage_start:
+            return 0.0
+        done = self._updates - self.coverage_start
+        return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """Compute the loss of a batch, the number of words or summaries to divide it by, and the values to log.
+
+        The losses of coverage, extraction, inconsistency, selection and a closed-book decoder count in training only,
+        so that validation losses are comparable before and after the start of coverage, and between models with and
+        without the other losses.
+
+        Args:
+            sample: a batch. Its optional "weights" (N,) are the weights of its rows in the loss and the log: N rows
+                then stand for "nsentences" pairs and "ntokens" words.
+        """
+        with observe(model, sample["target"] != self.padding_idx) as figures:
+            output = self.forward_pass(model, sample["net_input"], sample["target"])
+        nll, loss, real, logs = self._losses(output, sample["target"])
+        pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
+        if self.closed_book_weight and output.closed_book_logits is not None:
+            gamma, unk = self.closed_book_weight, self.unk
+            closed = closed_book_loss(output.closed_book_logits, sample["target"], self.padding_idx, unk)
+            logs["closed_book_loss"] = closed
+            loss = (1 - gamma) * loss + gamma * closed
+        loss = loss.masked_fill(~real, 0)
+        skips = self._overflows_are_skipped and model.training
+        # If the loss is not finite, the factor is NaN, so that the gradient is not finite either.
+        total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
+        for name, (weight, values) in self._further_losses(model, sample, output, real).items():
+            logs[name] = values
+            if model.training and weight:
+                total = total + weight * self._sum(values, real, weights)
+        selection = None
+        if self.selection_weight:
+            selection = selection_loss(output.selection, sample, self.no_words, model.training)
+        if selection is not None and model.training:
+            total = total + self.selection_weight * self._sum(selection[:, None] * real, real, weights)
+
+        logging_output = {
+            "loss": total.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": pairs,
+            "sample_size": pairs if self.sentence_avg else sample["ntokens"],
+            **figures.logs(),
+        }
+        for name, value in {"nll_loss": nll, **logs}.items():
+            logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
+        if selection is not None:
+            logging_output["selection_loss"] = (selection.detach() * weights).sum()
+        return total, logging_output["sample_size"], logging_output
+
+    def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
+        """Run a model, requesting only the words that the loss of the target (N, T) needs."""
+        request: Dict[str, Any] = {}
+        if decoder_capabilities(unwrapped(model)).takes_requests:
+            request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
+        return DecoderOutput.of(model(**net_input, **request))
+
+    def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
+        """Compute the losses of target words (N, T), ids of the dictionary.
+
+        Returns:
+            Negative log-likelihood and smoothed loss, each (N, T); a mask (N, T), False at padding; figures to log,
+            each (N, T).
+        """
+        # models from outside this project have a column for every word that they know
+        vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
+        columns = vocabulary.target_columns(target)
+        nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
+        return nll, loss, columns != self.padding_idx, logs
+
+    def _further_losses(
+        self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
+    ) -> Dict[str, Tuple[float, Tensor]]:
+        """Compute the losses of coverage, extraction and inconsistency.
+
+        Returns weight and values (N, T) of each loss, by its name in the log.
+
+        The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
+        with and without --length-normalised. Without labels, validation omits this loss.
+
+        Args:
+            real: (N, T) bool, False at padding, where values are 0.
+
+        Raises:
+            ValueError: there are no labels to train with, or the model returns no attention.
+        """
+        found: Dict[str, Tuple[float, Tensor]] = {}
+        if self.coverage_weight:
+            attention = output.attention if output.pointer is None else output.pointer.log_copy.exp()
+            if attention is None:
+                raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
+            found["coverage_loss"] = self.coverage_weight_now(), coverage_loss(attention, real)
+        if self.extraction_weight and ("labels" in sample or model.training):
+            if "labels" not in sample:
+                raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
+            assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
+            logits, there = output.sentence_attention.extraction
+            labels = unwrapped(model).extractor.of_units(sample["labels"], sample["net_input"]["src_tokens"])  # (B, U)
+            of_documents = sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
+            found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
+        if self.inconsistency_weight:
+            assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
+            values = output.sentence_attention.inconsistency(self.inconsistency_top).masked_fill(~real, 0)
+            found["inconsistency_loss"] = self.inconsistency_weight, values
+        return found
+
+    def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
+        """Add up values (N, T), 0 at padding, with a weight (N,) per row.
+
+        With --length-normalised it is the sum of each summary's mean over its words.
+        """
+        if self.length_normalised:
+            values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
+        return (values * weights[:, None]).sum()
+
+    def _likelihood(
+        self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
+    ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
+        """Compute the likelihood of each target word.
+
+        Args:
+            log_vocab: log P_vocab of all or of the requested words.
+            target: columns (N, T) of the target words.
+            candidates: the words of the softmax, if not all V.
+
+        Returns:
+            Negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
+        """
+        total, count = self._producible(log_vocab, candidates)
+        if pointer is None:
+            if isinstance(log_vocab, WordLogProbs):
+                nll = -log_vocab.target
+            else:
+                nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
+            return nll, self._smoothed(nll, -total / count), {}
+        p_gen = pointer.gate.sigmoid()
+        if pointer.kind == "switch":
+            word, decision, point = pointer.supervised_log_probs(log_vocab, target)
+            smooth = torch.where(point, -word, -total / count)  # only generated words are smoothed
+            loss = self._smoothed(-word, smooth) - self.switch_weight * decision
+            return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
+        log_prob, copied = pointer.target_log_probs(log_vocab, target)
+        smooth = log_prob
+        if self.label_smoothing:
+            total, count = pointer.sum_of_log_probs(log_vocab, total, count)
+            smooth = total / count
+        return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
+
+    def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+        """Return the sum and the number of the log-probabilities that label smoothing averages.
+
+        Returns:
+            The sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or
+            (N, 1).
+        """
+        if isinstance(log_vocab, WordLogProbs):
+            return log_vocab.total, log_vocab.width - len(self.specials)
+        count: Any = log_vocab.shape[2] - len(self.specials)
+        producible = log_vocab
+        if candidates is not None and candidates.allowed is not None:
+            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
+            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+        if not self.label_smoothing:
+            return log_vocab.new_zeros(log_vocab.shape[:2]), count
+        return producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2), count
+
+    def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
+        return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add the figures of all batches and workers, and log them per word and per summary; losses are in bits."""
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        words, summaries, size = total("ntokens"), total("nsentences"), total("sample_size")
+        nll = total("nll_loss")
+        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=3)
+        metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
+        metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
+        metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
+        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss"):
+            if any(name in output for output in logging_outputs):
+                metrics.log_scalar(name, total(name) / words, words, round=3)
+        if any("selection_loss" in output for output in logging_outputs):
+            metrics.log_scalar("selection_loss", total("selection_loss") / summaries, summaries, round=3)
+        for name in FIGURES:
+            count = total(f"{name}_count")
+            if count:
+                metrics.log_scalar(name, total(name) / count, count, round=3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True

@@ -287,7 +287,7 @@ def _refuse_unknown(args: Any) -> None:
     """Raise ValueError for an option that does not exist, if ``args`` contains only options of generation."""
     if not isinstance(args, DictConfig):
         return
-    ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}
+    ours = {*_OWN_NAMES, "replace_unknown", "shortlist", "content_model", "content_weight"}
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
         known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))

@@ -18,7 +18,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..data.labels.scores import EDGES, best_f1, roc_area
-from ..layers.capabilities import unwrapped
+from ..layers.decoder_output import unwrapped
 from .losses import selection_losses, sentence_loss
 
 

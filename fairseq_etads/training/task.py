@@ -1,10 +1,11 @@
 """The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
 
+import contextlib
 import filecmp
 import logging
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -22,16 +23,20 @@ from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
+from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
-from ..layers.capabilities import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
+from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
 from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
+from ..search.content.model import ContentModel
+from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
     check_decoding,
@@ -281,6 +286,15 @@ class SummarizationTask(FairseqTask):
             logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
 
+    @contextlib.contextmanager
+    def without_summaries(self) -> Iterator[Sequence[str]]:
+        """Validate without generating summaries inside the block; yields the names of the metrics left out."""
+        summaries, self._summaries = self._summaries, None
+        try:
+            yield METRICS if self.cfg.eval_rouge else ()
+        finally:
+            self._summaries = summaries
+
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
         """Restrict a batch to target words that a model from outside this project can produce."""
         if not self._hides_rare_words:
@@ -291,7 +305,8 @@ class SummarizationTask(FairseqTask):
         """Reduce fairseq's metrics, and ROUGE if it was computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
-        ValidationSummaries.reduce_metrics(logging_outputs)
+        if self._summaries is not None:
+            self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
@@ -401,6 +416,12 @@ class SummarizationTask(FairseqTask):
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
+            content = getattr(args, "content_model", None) or self.cfg.content_model
+            if content:
+                model = ContentModel.load(Path(content), "--content-model: etads-content RUN makes the file")
+                weight = getattr(args, "content_weight", self.cfg.content_weight)
+                reranker = Reranker(model, weight, detect_subwords(self.src_dict))
+                options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
         prepare_for_search(models, args)

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
-from ..layers.capabilities import unwrapped
+from ..layers.decoder_output import unwrapped
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
 

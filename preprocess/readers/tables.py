@@ -1,7 +1,6 @@
 """Read tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -9,7 +8,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
-from fairseq_etads.text.documents import BadDocument, Document, Unfit
+from fairseq_etads.text.documents import BadDocument, Document, Unfit, json_record
 from fairseq_etads.text.files import STANDARD_INPUT, name_of, open_binary
 
 from .base import Reader, existing, first_existing
@@ -132,7 +131,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             if not line.strip():
                 continue
             try:
-                return self._choose(path, list(self._record(line)))
+                self.check_utf8(line)
+                return self._choose(path, list(json_record(line)))
             except BadDocument as error:
                 found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
@@ -243,7 +243,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         if isinstance(content, BadDocument):
             raise content
         if isinstance(content, str):
-            record = self._record(content)
+            self.check_utf8(content)
+            record = json_record(content)
             for column in self.columns[key]:
                 if column not in record:
                     raise BadDocument(f'no "{column}"')
@@ -257,18 +258,6 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
-
-    def _record(self, line: str) -> Dict[str, Any]:
-        """Parse the object in a line of JSON; raises BadDocument if there is none."""
-        self.check_utf8(line)
-        try:
-            record = json.loads(line, object_pairs_hook=_without_repeated_keys)
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
-            raise BadDocument(f"not JSON ({reason})") from None
-        if not isinstance(record, dict):
-            raise BadDocument("not a JSON object")
-        return record
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
@@ -291,13 +280,6 @@ def _pieces(value: Any, what: str) -> List[str]:
         return [piece for piece in value if piece.strip()]
     kind = "a list with other things than texts" if isinstance(value, list) else f"of type {type(value).__name__}"
     raise BadDocument(f"{what} is {kind}")
-
-
-def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise BadDocument("a key occurs twice in an object")
-    return found
 
 
 def _array_hint(line: str) -> str:

@@ -58,7 +58,7 @@ train_summariser() {
 
 # train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
-    [ -f "$prepared/bin/labels.words.valid" ] || etads-labels "$prepared" --kind words --subset train valid test
+    label_once "$prepared/bin" words "train valid test"
     train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \
         --maximize-best-checkpoint-metric --validate-interval-updates -1 --patience 10 --seed "$2"
 }

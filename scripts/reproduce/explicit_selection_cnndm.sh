@@ -45,8 +45,7 @@ use_environment
 prepared=$data/prepared model=(--arch explicit_selection --selection-loss "$selection_loss" --labels "$out/labels")
 
 say_vocabulary "$prepared" 49996 49996
-[ -f "$out/labels/labels.sentences.valid" ] ||  # the last that is made
-    supervise etads-labels "$prepared" --kind distribution --subset train valid --out "$out/labels"
+label_once "$out/labels" distribution "train valid"
 for seed in $seeds; do
     plain=$out/explicit_selection-$seed
     train_in_stages "$plain" "$prepared" "$seed" "${model[@]}"

@@ -51,13 +51,14 @@ use_environment
 prepared=$data/prepared read=2500  # 50 sentences of 50 words
 adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-accumulator 0.1 --clip-norm 2)
 
-# extract FOLDER SPLIT [options of etads-extract]: the extracts of a split's documents, and its summaries, as text in FOLDER.
+# extract FOLDER SPLIT READS [options of etads-extract]: the extracts of a split's documents by the labels or probabilities in the file
+# READS, and the split's summaries, as text in FOLDER.
 extract() {
-    local folder=$1 split=$2
-    shift 2
+    local folder=$1 split=$2 reads=$3
+    shift 3
     mkdir -p "$folder"
-    [ -f "$folder/$split.source" ] ||
-        supervise etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
+    once --record "$folder.$split.made.json" --makes "$folder/$split.source" --reads "$prepared" "$reads" \
+        -- etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
     ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
 }
 
@@ -85,9 +86,10 @@ train_together() {
 }
 
 say_vocabulary "$prepared" 49996 49996
-[ -f "$out/labels/labels.sentences.test" ] ||
-    supervise etads-labels "$prepared" --kind extract --truncate-source "$read" --subset train valid test --out "$out/labels"
-for split in train valid test; do extract "$out/labelled/text" "$split" --by labels --labels "$out/labels"; done
+label_once "$out/labels" extract "train valid test" --truncate-source "$read"
+for split in train valid test; do
+    extract "$out/labelled/text" "$split" "$out/labels/labels.sentences.$split" --by labels --labels "$out/labels"
+done
 supervise etads-prepare "$out/labelled/text" "$out/labelled/prepared" --like "$prepared"
 for seed in $seeds; do
     train_extractor "$out/extractor-$seed" "$seed"
@@ -95,7 +97,8 @@ for seed in $seeds; do
     for row in $rows; do
         run=$out/$row-$seed source=$prepared decoding=()
         if [ "$row" = two-stage ]; then
-            extract "$run/text" test --by selector --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
+            extract "$run/text" test "$out/extractor-$seed/probabilities.sentences.test" --by selector \
+                --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
             source=$run/prepared
             supervise etads-prepare "$run/text" "$source" --like "$prepared"
             share_training "$run" "$out/abstracter-$seed"

@@ -38,8 +38,7 @@ tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
 # train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
 train_tagger() {
-    [ -f "$out/labels-words/labels.words.test" ] ||  # the last that is made
-        supervise etads-labels "$prepared" --kind words --truncate-source 200 --subset train valid test --out "$out/labels-words"
+    label_once "$out/labels-words" words "train valid test" --truncate-source 200
     train_selector "$1" "$prepared" "$out/labels-words" --arch word_tagger --truncate-source 200 --num-workers 0 \
         --max-update "$tagger_steps" --best-checkpoint-metric auc --maximize-best-checkpoint-metric --seed "$2"
 }

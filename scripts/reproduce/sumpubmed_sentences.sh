@@ -41,8 +41,7 @@ coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
 
 # labels KIND: make sentence labels in OUT/labels-KIND; they depend only on the documents, so all seeds share them.
 labels() {
-    [ -f "$out/labels-$1/labels.sentences.test" ] ||  # the last that is made
-        supervise etads-labels "$prepared" --kind "$1" "${read[@]}" --subset train valid test --out "$out/labels-$1"
+    label_once "$out/labels-$1" "$1" "train valid test" "${read[@]}"
 }
 
 # train_extractor SEED

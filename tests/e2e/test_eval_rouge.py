@@ -122,3 +122,25 @@ def test_subwords_are_joined(tmp_path):
 def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):
     last = train(corpus / "bin", tmp_path, *BEST, check=False).strip().splitlines()[-1]
     assert "ValueError" in last and "--best-checkpoint-metric rouge2: add --eval-rouge" in last
+
+
+@pytest.mark.parametrize(
+    "metric, options, choices",
+    [
+        ("rouge_l", ["--eval-rouge"], "choose of loss, ppl, rouge1, rouge2, rougeL"),
+        ("sharpness", [], "choose of loss, ppl"),
+    ],
+)
+def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path, metric, options, choices):
+    """fairseq ended with a KeyError after the first validation, when an epoch was lost."""
+    options = [*options, "--best-checkpoint-metric", metric, "--max-update", "2"]
+    log = train(corpus / "bin", tmp_path / "save", *options, check=False)
+    last = log.strip().splitlines()[-1]
+    assert "ValueError" in last and f"--best-checkpoint-metric {metric}: the validation does not report it" in last
+    assert choices in last and "begin validation" not in log and "sample 0" not in log
+
+
+def test_a_metric_of_the_criterion_is_accepted(corpus, tmp_path):
+    train(corpus / "bin", tmp_path / "save", "--best-checkpoint-metric", "ppl", "--max-update", "2")
+    state = torch.load(tmp_path / "save" / "checkpoint_best.pt", weights_only=True)["extra_state"]
+    assert state["best"] == state["val_loss"] > 1

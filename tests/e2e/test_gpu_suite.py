@@ -13,7 +13,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 SCRIPT = str(ROOT / "scripts" / "gpu_check.sh")
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-MODELS = ("fairseq's transformer", "etads_basic", "etads", "etads, pointer")
+MODELS = ("fairseq's transformer", "etads_basic", "etads", "etads, pointer", "etads, FlexAttention")
 
 pytestmark = [
     pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a pretended GPU"),
@@ -37,7 +37,7 @@ def test_all_tests_of_gpus_pass_on_the_pretended_one(tmp_path):
     tests = report["tests"]
     assert report["pretended"] and report["gpu"]["capability"] == "8.0"
     assert tests["failed"] == [] and tests["tests"] - tests["skipped"] > 200, "most of them were skipped"
-    assert len(report["milliseconds"]) == 6
+    assert len(report["milliseconds"]) == len(report["megabytes"]) == 6
     for times in report["milliseconds"].values():
         assert tuple(times) == MODELS and all(value > 0 for value in times.values())
     assert sum("waits" in name for name in tests["figures"]) > 25

@@ -161,6 +161,7 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
     assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
     assert "WARNING" not in first, "nothing was cut short"
+    assert re.search(rf"^== next, .*: \S*etads-export {out} model && \S*etads-summarize model ", first, re.MULTILINE)
     assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
     assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 2, "said for both summaries"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)

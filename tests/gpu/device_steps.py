@@ -23,6 +23,7 @@ from helpers import RECURRENT, SMALL, model_config
 from omegaconf import OmegaConf, open_dict
 from recurrent import EXTRACTOR, FACTORS
 from steps import DOCUMENTS, SUMMARIES, make_dictionary, make_sample, make_task
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from fairseq_etads.models import rnn, transformer_options
 from fairseq_etads.systems.abs import options as nnlm_options
@@ -198,7 +199,8 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
     with open_dict(cfg):  # for checkpoints
         cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))
     trainer = Trainer(cfg, task, model, loss)
-    return trainer, sample_for(arch, model)
+    sample = sample_for(arch, model)
+    return trainer, sample if device == "cpu" else pin_memory(sample)  # like the iterators of fairseq
 
 
 def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):

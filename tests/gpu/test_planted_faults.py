@@ -7,7 +7,8 @@ from test_search_cuda import search
 
 from fairseq_etads.layers.embedding import VocabularyEmbedding
 from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.models import rnn_encoder
+from fairseq_etads.models.rnn_encoder import RecurrentEncoder
+from fairseq_etads.models.transformer import SummarizationTransformerEncoder
 from fairseq_etads.search.rules import NGramBlocker
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -70,15 +71,22 @@ def test_a_mask_that_half_precision_does_not_hold(monkeypatch):
         run_steps(*make_trainer("etads", "cuda", "fp16", pointer="soft"))
 
 
-def test_a_factor_that_is_not_moved(monkeypatch):
-    plain = rnn_encoder.RecurrentEncoder.forward
+@pytest.mark.parametrize(
+    "arch, encoder, options",
+    [
+        ("feats_lvt2k", RecurrentEncoder, {}),
+        ("etads", SummarizationTransformerEncoder, {"source_factors": "all"}),
+    ],
+)
+def test_a_factor_that_is_not_moved(arch, encoder, options, monkeypatch):
+    plain = encoder.forward
 
     def forgetful(self, src_tokens, *args, factors=None, **kwargs):
         return plain(self, src_tokens, *args, factors=None if factors is None else factors.cpu(), **kwargs)
 
-    monkeypatch.setattr(rnn_encoder.RecurrentEncoder, "forward", forgetful)
+    monkeypatch.setattr(encoder, "forward", forgetful)
     with pytest.raises(RuntimeError, match=r"cuda:0|same device"):
-        run_steps(*make_trainer("feats_lvt2k", "cuda"))
+        run_steps(*make_trainer(arch, "cuda", **options))
 
 
 @pytest.mark.skipif(not PRETENDED, reason="of the pretended device")

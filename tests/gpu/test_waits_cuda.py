@@ -15,23 +15,26 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 TRAINING = {
     # model, format: waits of a training step, uploads from memory that is not pinned
     # Of the waits fairseq's trainer has 2 (with --fp16 5: the norm of the gradient), its Transformer's encoder 2 here,
-    # one a layer, and its decoder none with these models; 1 is for all figures that are logged.
-    ("fairseq's Transformer", "fp32"): (6, 7),
-    ("etads_basic", "fp32"): (5, 7),
-    ("etads", "fp32"): (5, 7),
-    ("etads", "fp16"): (8, 7),
-    ("etads", "bf16"): (5, 7),
-    ("pointer", "fp32"): (5, 7),
-    ("pointer", "fp16"): (8, 7),
-    ("switch", "fp32"): (5, 7),
-    ("coverage", "fp32"): (5, 7),
-    ("pointing convolutions", "fp32"): (5, 7),
-    ("abs", "fp32"): (3, 7),
+    # one a layer, and its decoder none with these models; 1 is for all figures that are logged. The two uploads are
+    # fairseq's; the batch comes from pinned memory.
+    ("fairseq's Transformer", "fp32"): (6, 2),
+    ("etads_basic", "fp32"): (5, 2),
+    ("etads", "fp32"): (5, 2),
+    ("etads", "fp16"): (8, 2),
+    ("etads", "bf16"): (5, 2),
+    ("pointer", "fp32"): (5, 2),
+    ("pointer", "fp16"): (8, 2),
+    ("switch", "fp32"): (5, 2),
+    ("coverage", "fp32"): (5, 2),
+    ("flex", "fp32"): (5, 2),
+    ("edited references", "fp32"): (6, 2),
+    ("pointing convolutions", "fp32"): (5, 2),
+    ("abs", "fp32"): (3, 2),
     # torch's packed sequences wait once, and the decoder once for whether summaries are padded on the left
-    ("gru_seq2seq", "fp32"): (5, 8),
-    ("lstm", "fp32"): (5, 9),
+    ("gru_seq2seq", "fp32"): (5, 3),
+    ("lstm", "fp32"): (5, 4),
     # the number of candidates
-    ("words_lvt2k", "fp32"): (6, 8),
+    ("words_lvt2k", "fp32"): (6, 3),
 }
 SEARCH = {
     # model, option: waits of a step on average, uploads
@@ -84,7 +87,7 @@ def test_a_search_step_waits_no_more_than_this(name, record_property):
 
 
 @pytest.mark.skipif(not PRETENDED, reason="a real GPU tells nothing of them")
-def test_a_batch_is_the_only_upload_of_a_step():
+def test_only_fairseq_uploads_from_memory_that_is_not_pinned():
     trainer, sample = make_trainer("etads", "cuda", optimizer="adam", pointer="soft")
     uploads = waits_of_a_step(trainer, sample).uploads
-    assert {where.split("/")[0] for _, where in uploads} == {"fairseq"}, uploads.most_common()
+    assert {where.partition(":")[0] for _, where in uploads} == {"fairseq/trainer.py"}, uploads.most_common()

@@ -38,7 +38,7 @@ if not os.path.exists(_LIBRARY):
 ctypes.CDLL(_LIBRARY, mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402
-from pretended_kernels import COMPUTED  # noqa: E402
+from pretended_kernels import COMPUTED, compiled  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing  # noqa: E402
 
@@ -147,6 +147,16 @@ def tensors_in(x):
     return [tensor for part in x for tensor in tensors_in(part)]
 
 
+def pin(x, *_):
+    """Replacement for ``Tensor.pin_memory``: the tensor itself, marked."""
+    x.pretended_pin = True
+    return x
+
+
+def is_pinned(x, *_):
+    return getattr(x, "pretended_pin", False)
+
+
 def is_gpu(device):
     return isinstance(device, torch.device) and device.type == "cuda"
 
@@ -169,7 +179,7 @@ def run(func, args, kwargs):
     masked = name in MAY_MIX and any(x.dtype in (torch.bool, torch.uint8) for x in tensors[1:])
     if name in SYNCS or to_cpu or (masked and "index" in name):
         LEDGER.add(LEDGER.syncs, name)
-    elif plain and name in MAY_MIX:
+    elif plain and name in MAY_MIX and not all(is_pinned(x) for x in plain):
         LEDGER.add(LEDGER.uploads, name)
     if not (func.is_view or name in NO_KERNEL):
         LEDGER.add(LEDGER.kernels, name)
@@ -235,7 +245,9 @@ def pretend_cuda(capability=(8, 0), devices=1):
     with contextlib.ExitStack() as stack:
         for name, fake in fakes.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, fake))
-        stack.enter_context(mock.patch.object(torch.Tensor, "pin_memory", lambda self, *_: self))
+        stack.enter_context(mock.patch.object(torch, "compile", compiled))
+        stack.enter_context(mock.patch.object(torch.Tensor, "pin_memory", pin))
+        stack.enter_context(mock.patch.object(torch.Tensor, "is_pinned", is_pinned))
         stack.enter_context(mock.patch.object(nn.Module, "_apply", _apply))
         stack.enter_context(mock.patch.object(nn.RNNBase, "flatten_parameters", lambda self: None))
         stack.callback(torch._C._set_only_lift_cpu_tensors, before)

@@ -1,6 +1,39 @@
 """Operators of CUDA that torch for CPUs lacks or has in another form, for ``pretended_gpu.py``."""
 
+import math
+
 import torch
+
+
+def flex_attention(q, k, v, score_mod, block_mask=None):
+    """FlexAttention by its definition: keys in full blocks, and keys in other listed blocks that the mask lets pass."""
+    sizes = *q.shape[:3], k.shape[2]
+    ids = [
+        torch.arange(n, device=q.device).view([-1 if d == place else 1 for d in range(4)])
+        for place, n in enumerate(sizes)
+    ]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = score_mod(q.to(wide) @ k.to(wide).transpose(-1, -2) * q.shape[3] ** -0.5, *ids)
+    if block_mask is not None:
+        listed = []
+        for counts, indices in (
+            (block_mask.kv_num_blocks, block_mask.kv_indices),
+            (block_mask.full_kv_num_blocks, block_mask.full_kv_indices),
+        ):
+            used = torch.arange(indices.shape[3], device=q.device) < counts.unsqueeze(3)
+            blocks = torch.zeros_like(used).scatter(3, indices.long(), used)
+            for dim, size in zip((2, 3), block_mask.BLOCK_SIZE):
+                blocks = blocks.repeat_interleave(size, dim)
+            listed.append(blocks[:, :, : sizes[2], : sizes[3]])
+        partial, full = listed
+        scores = scores.masked_fill(~(full | (partial & block_mask.mask_mod(*ids))), -math.inf)
+    weights = scores.softmax(-1).nan_to_num(nan=0.0)
+    return weights.to(v.dtype) @ v
+
+
+def compiled(function, **_):
+    """Replacement for ``torch.compile``, which cannot compile for a pretended GPU."""
+    return flex_attention if function.__name__ == "flex_attention" else function
 
 
 def _softmax(func, x, dim, half_to_float):  # CUDA's version reads half precision and writes float32 on request

@@ -112,7 +112,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "11, 12",
             "fairseq.criterions.cross_entropy.CrossEntropyCriterion",
-            "training.nll.SummarizationNLL",
+            "training.losses.SummarizationNLL",
             "training/test_criterions.py::test_without_options_it_is_fairseqs_cross_entropy",
         ),
         Equation(
@@ -136,7 +136,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/etads.md, neighbours",
             "neighbour_inputs",
-            "layers.neighbours.NeighbourInputs",
+            "models.transformer.NeighbourInputs",
             "models/test_neighbours.py::test_inputs_and_gradients_are_those_of_the_loop",
         ),
     ],
@@ -186,7 +186,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "18, 19",
             "fairseq.criterions.cross_entropy.CrossEntropyCriterion",
-            "training.nll.SummarizationNLL",
+            "training.losses.SummarizationNLL",
             "training/test_criterions.py::test_without_options_it_is_fairseqs_cross_entropy",
         ),
     ],
@@ -320,7 +320,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "12, 13",
             "coverage_loss",
-            "training.nll.coverage_loss",
+            "training.losses.coverage_loss",
             "training/test_criterions.py::test_coverage_loss_equals_a_loop_on_either_side_of_padding",
         ),
         Equation(

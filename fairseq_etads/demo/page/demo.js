@@ -319,6 +319,15 @@ function showPicked(picked) {
   })));
 }
 
+// The sentences that a content model has chosen, each with its origin.
+function showChosen(chosen) {
+  $("chosen").hidden = !chosen;
+  if (!chosen) return;
+  $("chosen-rows").replaceChildren(...chosen.map((sentence) => element("li", {
+    textContent: `${sentence.number === null ? "Written by the model" : `Sentence ${sentence.number + 1} of the document`}: ${sentence.text}`,
+  })));
+}
+
 // The document compared with the documents of the training.
 function showSurprisal(surprisal) {
   $("surprisal").hidden = !surprisal;
@@ -338,6 +347,7 @@ function showResult(mine) {
   const { picked } = mine.result.explanation;
   const cut = !picked && read < words;
   showPicked(picked);
+  showChosen(mine.result.explanation.chosen);
   showSurprisal(mine.result.explanation.surprisal);
   $("read").textContent = picked ? `${read.toLocaleString("en")} of ${words.toLocaleString("en")} words: ${picked.sentences.length.toLocaleString("en")} of ${picked.total.toLocaleString("en")} sentences`
     : cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;

@@ -5,7 +5,6 @@ depend on the trial's number. So an interrupted search continues exactly as an u
 """
 
 import itertools
-import math
 import random
 from typing import Any, Dict, Iterator, Optional, Sequence, Set, Tuple
 
@@ -133,8 +132,3 @@ def _first_untried(space: Sequence[Parameter], defaults: Dict[str, Any], known: 
         if key_of(decoding_of(chosen, defaults)) not in known:
             return chosen
     return None
-
-
-def size_of(space: Sequence[Parameter]) -> int:
-    """Upper bound of the number of settings."""
-    return math.prod(len(parameter.values) for parameter in space)

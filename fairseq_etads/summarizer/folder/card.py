@@ -45,6 +45,7 @@ class CardInfo(NamedTuple):
         scores: contents of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
         picked_words: the extractor's budget; 0 without one.
+        has_content: whether a content model is there, which can choose the sentences of summaries.
     """
 
     title: str
@@ -55,6 +56,7 @@ class CardInfo(NamedTuple):
     text_report: Dict[str, Any]
     prepared_report: Dict[str, Any]
     picked_words: int = 0
+    has_content: bool = False
 
 
 def check_code(option: str, value: str) -> str:
@@ -93,7 +95,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
         f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
         "by fairseq-etads. Loading it runs no code from this folder.\n",
         _USE,
-        _texts(config, words, info.picked_words),
+        _texts(config, words, info),
         _data(info),
         _training(config, info),
         _scores(info),
@@ -110,7 +112,7 @@ def _front_matter(info: CardInfo) -> str:
     return "\n".join([*lines, "---\n"])
 
 
-def _texts(config: FolderConfig, words: Dict[str, int], picked_words: int) -> str:
+def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     task, text = config.task, config.text
     subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
         text["subwords"], text["subwords"]
@@ -119,10 +121,15 @@ def _texts(config: FolderConfig, words: Dict[str, int], picked_words: int) -> st
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]
     read = f"The first {source:,} tokens of a document are read."
-    if picked_words:
+    if info.picked_words:
         read = (
-            f"Of a document of any length, an extractor picks the most probable sentences, {picked_words:,} words "
+            f"Of a document of any length, an extractor picks the most probable sentences, {info.picked_words:,} words "
             f"at most; the first {source:,} tokens of these are read."
+        )
+    if info.has_content:
+        read += (
+            " A content model can choose the sentences of the summary (`--choose content`): from the whole document, "
+            "word for word, and from all hypotheses of the search. `--choose none` gives the best hypothesis."
         )
     return f"""\
 ## Texts

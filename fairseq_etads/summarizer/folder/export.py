@@ -15,11 +15,13 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
-from ...layers.capabilities import pointer_of
+from ...layers.decoder_output import pointer_of
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
 from ...search.lengths import bounds
 from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
@@ -85,6 +87,7 @@ def export(
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
     _check_extractor(source, model)
+    decoding = _with_choice(source, decoding)
     decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
@@ -129,6 +132,27 @@ def _check_extractor(source: Source, model: Any) -> None:
             "extractor computes "
             "from raw text: name its run with --extractor"
         )
+
+
+def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
+    """Decoding options by which a content model, if there is one, chooses unless they say otherwise.
+
+    The extractor's content model chooses sentences; the summariser's own chooses a hypothesis.
+
+    Raises:
+        InputError: a content model is damaged; or the options need one, and there is none.
+    """
+    of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
+    paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
+    found = [choose for choose, path in paths.items() if path is not None]
+    for path in paths.values():
+        if path is not None:
+            ContentModel.load(path, f"etads-content {path.parent} makes it")
+    choose = decoding.get("choose", found[0] if found else "none")
+    if choose not in (*found, "none"):
+        of = "an extractor's run" if choose == "content" else "this run"
+        raise InputError(f"--choose {choose}: needs a content model of {of}; etads-content makes one")
+    return {"beam": call_options.BEAMS[choose], "choose": choose, **decoding} if found else decoding
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:

@@ -15,6 +15,8 @@ from ... import plugin  # noqa: F401  # registers the architectures
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import WeightsFile
 from ...platform.errors import InputError
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FILE as PICKING
@@ -38,6 +40,7 @@ class LoadedFolder(NamedTuple):
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
         shortlist: the folder's shortlist; None if it has none.
         extractor: the folder's extractor; None if it has none.
+        content: content model that re-ranks hypotheses; None if it has none. An extractor has another one.
     """
 
     config: FolderConfig
@@ -47,13 +50,21 @@ class LoadedFolder(NamedTuple):
     subwords: Any
     shortlist: Optional[Shortlist]
     extractor: Optional["LoadedExtractor"] = None
+    content: Optional[ContentModel] = None
 
 
 class LoadedExtractor(NamedTuple):
-    """The extractor of a model folder: its own folder, and its method of selection."""
+    """The extractor of a model folder.
+
+    Attributes:
+        loaded: its own folder.
+        picking: settings of its selection.
+        content: the content model; None if there is none.
+    """
 
     loaded: LoadedFolder
     picking: Picking
+    content: Optional[ContentModel] = None
 
 
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
@@ -81,12 +92,16 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    extractor = None
+    extractor, content = None, None
+    if not is_extractor and (folder / CONTENT).is_file():
+        content = ContentModel.load(folder / CONTENT, ADVICE)
     if not is_extractor and (folder / EXTRACTOR).is_dir():
         picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
-        extractor = LoadedExtractor(load_folder(folder / EXTRACTOR, is_extractor=True), picking)
+        loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
+        path = folder / EXTRACTOR / CONTENT
+        extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
     subwords = _build_subwords(folder, config)
-    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
@@ -106,9 +121,10 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing, or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    # This file is optional; a call decides whether to use it.
-    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:
-        needed.append(SHORTLIST)
+    # These files are optional; a call decides whether to use them.
+    for name in (SHORTLIST, CONTENT):
+        if name not in needed and (name in checksums.listed or (folder / name).is_file()):
+            needed.append(name)
     # It is listed if the folder has an extractor, so that the model is not used without it.
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):

@@ -16,7 +16,7 @@ from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIn
 from torch import Tensor, nn
 
 from ...kernels.precision import at_least_float32
-from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
@@ -27,7 +27,6 @@ from ...models.common import (
     register_presets,
     select_documents,
 )
-from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from .options import PRESETS, check_options, preset_config
 

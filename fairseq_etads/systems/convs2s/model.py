@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from ...kernels.linear import renew_weight
 from ...layers.beam_state import BeamState
-from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
 from ...models.common import EncodingDecoding, PositionedModel, plain_options, position_limit, register_presets
 from ...models.convolutions import parse_convolutions
-from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.word_vectors import load_vectors
 from .options import PRESETS, check_options, parse_attention, preset_config

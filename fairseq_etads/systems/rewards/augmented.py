@@ -14,10 +14,11 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
-from ...layers.capabilities import Capabilities
+from ...kernels.upload import to_device
+from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
 from .trained import TokenJudge
 
@@ -245,15 +246,15 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     plain, chosen = of_reference.nonzero()[:, 0], (~unchanged).nonzero()
     pairs, edited = torch.cat([plain, chosen[:, 0]]), tuple(chosen.T)
     device = sample["target"].device
-    rows, count = pairs.to(device), len(sample["target"])
+    rows, count = to_device(pairs, device), len(sample["target"])
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
-    target, changed = edits.target[edited].to(device), edits.changed[edited].to(device)
+    target, changed = (to_device(x[edited], device) for x in (edits.target, edits.changed))
     batch["target"][len(plain) :] = target
     # The word before position t + 1 is the word at position t, whether padding is on the left or on the right.
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {
         **batch,
-        "weights": torch.cat([of_reference[plain], weights[edited]]).to(device),
+        "weights": to_device(torch.cat([of_reference[plain], weights[edited]]), device),
         "nsentences": count,
     }

@@ -15,15 +15,15 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
-from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
-from ...layers.decoder_output import WordRequest
+from ...kernels.upload import to_device
+from ...layers.decoder_output import Capabilities, WordRequest, decoder_capabilities, unwrapped
 from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained import IDF, Rewards
 
 logger = logging.getLogger(__name__)
@@ -329,10 +329,10 @@ class SummarizationRL(SummarizationNLL):
         """
         model = unwrapped(model)
         device = next(model.parameters()).device
-        encoder_out = model.encoder.reorder_encoder_out(encoder_out, of.to(device))
-        target = drawn.target.to(device)
-        log_p = self._log_p_drawn(model, encoder_out, drawn.previous.to(device), target)
-        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * gains.to(device)).sum()
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, to_device(of, device))
+        target = to_device(drawn.target, device)
+        log_p = self._log_p_drawn(model, encoder_out, to_device(drawn.previous, device), target)
+        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * to_device(gains, device)).sum()
 
     def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
         """Log-probabilities of sampled tokens (N, T), ids of the dictionary, under the distribution they were drawn
@@ -348,7 +348,7 @@ class SummarizationRL(SummarizationNLL):
         never = [self.padding_idx]
         if decoder_capabilities(model).pointer is not None:
             never.append(self.unk)
-        scores = scores.index_fill(2, torch.tensor(never, device=scores.device), -math.inf)
+        scores = scores.index_fill(2, to_device(torch.tensor(never), scores.device), -math.inf)
         words = model.get_targets({"target": target}, output)
         return scores.gather(2, words[:, :, None])[:, :, 0] - scores.logsumexp(dim=2)
 

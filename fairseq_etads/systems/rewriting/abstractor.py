@@ -7,7 +7,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from ...layers.capabilities import decoder_capabilities
+from ...layers.decoder_output import decoder_capabilities
 from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblings

@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import split_sentences
-from ...layers.capabilities import unwrapped
+from ...layers.decoder_output import unwrapped
 from ...platform.option_checks import Bounds, check_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor

@@ -12,7 +12,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from torch import Tensor, nn
 
-from ...layers.capabilities import TrainedBy
+from ...layers.decoder_output import TrainedBy
 from ...layers.recurrent import BidirectionalLSTM
 from ...layers.tagging import words_by_sentence
 from ...models.common import check_marks, plain_options, preset_dataclass, register_presets

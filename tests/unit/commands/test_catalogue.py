@@ -122,6 +122,13 @@ def test_options_are_shown_with_their_defaults(capsys):
         assert words in shown
 
 
+def test_the_examples_of_the_help_have_a_line_each(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("  etads-models") for line in shown) >= 3
+
+
 @pytest.mark.parametrize("argv", [["etadz"], ["--vocabulary", "2"], ["--target-vocabulary", "4"]])
 def test_bad_arguments_are_refused(argv, capsys):
     assert main(argv) == 2

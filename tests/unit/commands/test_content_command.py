@@ -11,8 +11,8 @@ from selection_data import write_data
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
-from fairseq_etads.evaluation.content.model import ContentModel
 from fairseq_etads.jobs.content import _area, fit
+from fairseq_etads.search.content.model import ContentModel
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
 

@@ -38,17 +38,27 @@ def directory(tmp_path):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_values_are_truncated_and_padded_like_words(directory, left):
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_values_are_truncated_and_padded_like_words(directory, left, multiple):
+    """Also with --required-seq-len-multiple."""
     dictionaries = load_factor_dictionaries(str(directory))
     assert list(dictionaries) == ["tf", "pos"]
     factors = {n: load_factor(str(directory), "train", n, d, SIZES) for n, d in sorted(dictionaries.items())}
     words = make_dictionary()
     source = [torch.tensor([*range(4, 3 + size), EOS]) for size in SIZES]
     dataset = SummarizationDataset(
-        source, SIZES, words, truncate_source=5, truncate_target=5, factors=factors, left_pad_source=left
+        source,
+        SIZES,
+        words,
+        truncate_source=5,
+        truncate_target=5,
+        factors=factors,
+        left_pad_source=left,
+        pad_to_multiple=multiple,
     )
     batch = dataset.collater([dataset[number] for number in range(4)])
     tokens, got = batch["net_input"]["src_tokens"], batch["net_input"]["factors"]
+    assert tokens.shape[1] == (8 if multiple == 8 else 6)
     assert got.shape == (*tokens.shape, 2) and got.dtype == torch.int64
     assert (got[tokens == PAD] == PAD).all()
     for row, number in enumerate(batch["id"].tolist()):

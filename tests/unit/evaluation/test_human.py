@@ -120,7 +120,9 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
     page = html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
     assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
     assert not re.search(r'(?:src|href)\s*=\s*"|https?://', page.replace("&quot;", ""))
-    rows = list(csv.reader(io.StringIO(csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]}), newline="")))
+    content = csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]})
+    assert "\0" not in content
+    rows = list(csv.reader(io.StringIO(content, newline="")))
     assert len(rows) == 2 and rows[1][4].startswith("'=")
 
 

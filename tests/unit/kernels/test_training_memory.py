@@ -12,8 +12,8 @@ from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
 from fairseq_etads.kernels import focus, focus_columns, linear, lookup, word_log_probs
+from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding
-from fairseq_etads.models.pointing import PointingDecoder
 
 
 def use(monkeypatch, plain):
@@ -23,12 +23,13 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
     monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
     monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 7)
-    monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
+    for module in (linear, kernels):
+        monkeypatch.setattr(module, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
-        monkeypatch.setattr(lookup, "_backward_pass", lambda: None)
-        monkeypatch.setattr("fairseq_etads.layers.transformer._relu_in_place", lambda *_: None)
+        monkeypatch.setattr(lookup, "backward_pass", lambda: None)
+        monkeypatch.setattr("fairseq_etads.models.transformer._relu_in_place", lambda *_: None)
 
 
 def trained(monkeypatch, plain, updates, pointer="none", smoothing=0.0, coverage=0.0, **options):

@@ -9,8 +9,8 @@ from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
 from fairseq_etads.layers.attention_probe import FIGURES, AttentionFigures, GateInputs, Observed, observe
-from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.models.transformer import BridgeAttention, FocusAttention
+from fairseq_etads.training.losses import SummarizationNLL
 
 FOCUS = ("focus_distance", "focus_scope", "focus_share")
 

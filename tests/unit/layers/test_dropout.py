@@ -16,8 +16,8 @@ from fairseq_etads.kernels.focus import focus_attention
 from fairseq_etads.layers.aggregation import Aggregation
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention
-from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
 
 P, WIDTH, ROWS = 0.3, 16, 40
 

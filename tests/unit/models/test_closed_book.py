@@ -10,7 +10,7 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
 from seeds import shifted
 
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 TASK = recurrent_task()
 ARCHS = ("pg_coverage", "pointer_generator_coverage")

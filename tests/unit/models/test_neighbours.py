@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.neighbours import NeighbourInputs, decoder_offsets, encoder_offsets
+from fairseq_etads.models.transformer import NeighbourInputs, decoder_offsets, encoder_offsets
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}

@@ -110,6 +110,14 @@ TRANSFORMER = {
         {"focus_strength": "learned"},
         ({"focus_strength": "learned", "focus_layers": "none"}, "--focus-strength learned has no effect"),
     ],
+    "attention_kernel": [
+        {"attention_kernel": "plain"},
+        {"attention_kernel": "flex"},
+        (
+            {"attention_kernel": "fused", "focus_layers": "none"},
+            "--attention-kernel fused has no effect with --focus-la",
+        ),
+    ],
     "saliency_gate": [
         {"saliency_gate": "open"},
         {"saliency_gate": "normalised"},

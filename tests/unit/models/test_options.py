@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import EOS, PAD, RECURRENT, SMALL, make_batch, make_dictionary, make_model, make_task
 
-from fairseq_etads.layers.capabilities import pointer_of
+from fairseq_etads.layers.decoder_output import pointer_of
 from fairseq_etads.vocabulary.dictionary import known_words
 
 CHOICES = {

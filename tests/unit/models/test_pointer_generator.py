@@ -15,7 +15,7 @@ from fairseq_etads.jobs.architectures import count_parameters
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
 from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
 from fairseq_etads.training.lazy_optimisers import LazyAdagrad
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 PLAIN = 21_499_600
 """Number in See et al.'s section 5, at 50,000 words: the model without a pointer."""

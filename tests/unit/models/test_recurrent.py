@@ -8,7 +8,7 @@ from recurrent import ARCHS, DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_
 
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.recurrent import sentence_ends, sentence_ids
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
-from fairseq_etads.layers.transformer import BridgeAttention
+from fairseq_etads.models.transformer import BridgeAttention
 from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
 
 ARCHS = sorted(PRESETS)

@@ -56,6 +56,47 @@ def test_what_a_command_printed_is_printed_again(tmp_path):
     assert run("once.py", *words, cwd=tmp_path).stdout == "made\n"
 
 
+LABELS = """#!/bin/bash
+echo x >> "$COUNT"
+while [ "$1" != --subset ]; do shift; done
+mkdir -p labels && cat prepared/SHA256SUMS > "labels/labels.sentences.$2"
+"""
+
+
+def test_recipes_make_labels_again_for_other_data(tmp_path):
+    """They looked only for the file: after other data were prepared, a selector learned the old documents' labels."""
+    for folder in ("bin", "prepared"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bin" / "etads-labels").write_text(LABELS)
+    (tmp_path / "bin" / "etads-labels").chmod(0o755)
+    python = os.path.dirname(sys.executable)
+    environment = {**os.environ, "PATH": f"bin:{python}:{os.environ['PATH']}", "COUNT": "count"}
+
+    def label(kind="extract"):
+        code = (
+            f'source "{SCRIPTS / "recipes.sh"}"; prepared=prepared; label_once labels {kind} train --truncate-source 9'
+        )
+        result = subprocess.run(["bash", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return len((tmp_path / "count").read_text().split()), (tmp_path / "labels/labels.sentences.train").read_text()
+
+    (tmp_path / "prepared" / "SHA256SUMS").write_text("old")
+    assert [label(), label()] == [(1, "old"), (1, "old")]
+    (tmp_path / "prepared" / "SHA256SUMS").write_text("new")
+    assert [label(), label()] == [(2, "new"), (2, "new")]
+    assert label("match")[0] == 3
+
+
+def test_no_script_takes_a_file_that_exists_for_what_a_command_would_make():
+    """Scripts leave the decision to once.py and its like, which compare contents."""
+    skipping = re.compile(r"\[ -[efsd] [^]]*\] \|\|(?:[^\S\n]*#.*)?\s+(?:supervise |python )?(?:etads-\w+|fairseq-\w+)")
+    assert skipping.search('[ -f "$out/labels" ] ||  # the last\n    supervise etads-labels "$prepared"')
+    found = {path.name: skipping.findall(path.read_text()) for path in SCRIPTS.rglob("*.sh")}
+    # tuned_weights: etads-export refuses to write into a folder that exists
+    allowed = {"recipes.sh": ['[ -f "$dir/model/config.json" ] ||\n        etads-export']}
+    assert {name: places for name, places in found.items() if places} == allowed
+
+
 @pytest.mark.parametrize(
     "code,status,said",
     [

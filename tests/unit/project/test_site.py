@@ -142,6 +142,15 @@ def test_the_readme_is_one_screen_with_one_picture():
     assert "\nscripts/test.sh " in text and "scripts/quickstart.sh" in text, "what newcomers and CI call"
 
 
+def test_installed_commands_are_on_the_path_before_they_are_called():
+    """The README once followed the quickstart with a command that the shell did not find."""
+    for page in ("README.md", "docs/install.md", "docs/tutorial.md"):
+        code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S))
+        called = re.search(r"(?:^|[|&] )etads[ -]", code, re.M)
+        activated = code.find("source .venv/bin/activate")
+        assert activated > -1 and (called is None or activated < called.start()), page
+
+
 def dockerfile():
     """The instruction and arguments of each line, with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))

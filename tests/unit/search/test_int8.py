@@ -11,7 +11,7 @@ from scripted import scripted_model
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.search import inference
-from fairseq_etads.search.products import Int8Linear, WideLinear
+from fairseq_etads.search.inference import Int8Linear, WideLinear
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def as_rounded(x, weight, levels):
 def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
     use(monkeypatch, levels)
-    monkeypatch.setattr("fairseq_etads.search.products.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.search.inference.OUTPUT_BLOCK", 16)
     generator = torch.Generator().manual_seed(0)
     for x, weight in (
         (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),

@@ -8,9 +8,8 @@ from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.products import WideLinear
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.search.inference import InferenceModel, WideLinear
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def options(**changes):

@@ -9,7 +9,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from recurrent import recurrent
 
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask, fingerprint
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words, with_known_words

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fairseq_etads.training.nll import check_criterion
+from fairseq_etads.training.losses import check_criterion
 
 NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
 TEACHES = "--criterion {} does not train the switch of --pointer switch: choose --criterion summarization_nll"

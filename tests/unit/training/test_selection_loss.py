@@ -13,7 +13,7 @@ from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():

@@ -87,6 +87,12 @@ def test_what_was_cut_is_counted_and_logged(caplog):
     assert "train summaries: 1 of 3 cut to 3 tokens (1 tokens, 12.5%, left out)" in caplog.text
 
 
+def test_summaries_that_an_extractor_does_not_read_are_not_reported(caplog):
+    with caplog.at_level(logging.INFO, "fairseq_etads"):
+        make_dataset([[4] * 9], [[7] * 4], truncate_target=1, name="train")
+    assert "documents: 1 of 1 cut to 5" in caplog.text and "summaries" not in caplog.text
+
+
 def test_interactive_input_is_truncated_by_the_same_function():
     task = make_task(truncate_source=4)
     tokens = [torch.tensor([5, 6, 7, 8, 9, 10, EOS]), torch.tensor([EOS])]

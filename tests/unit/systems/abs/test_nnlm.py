@@ -17,7 +17,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.summarizer.folder.loading import load_folder
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 BOS, UNK = 0, 3
 KIND = pytest.mark.parametrize("kind", sorted(KINDS))

@@ -16,7 +16,7 @@ from fairseq_etads.jobs.architectures import PRESETS, count_parameters
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.models.convolutions import parse_convolutions
 from fairseq_etads.systems.convs2s.options import parse_attention
-from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL
 
 CLOSE = {"rtol": 1e-5, "atol": 5e-5}
 """Attention is sharp here: its result is multiplied by the root of the document's length, in each layer."""

@@ -18,8 +18,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.models.external import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.products import WideLinear
+from fairseq_etads.search.inference import InferenceModel, WideLinear
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation.content.choosing import SAME, Expectation, choose
-from fairseq_etads.evaluation.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
-from fairseq_etads.evaluation.content.model import FILE, ContentModel, Network
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content.choosing import SAME, Expectation, choose
+from fairseq_etads.search.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
+from fairseq_etads.search.content.model import FILE, ContentModel, Network
 
 
 def text(r, sentences, kinds=9):

@@ -16,6 +16,8 @@ Sentences = Sequence[Sequence[str]]
 
 MOST_COUNTED = {1: 4, 2: 1}
 """Number of words of a gram -> the largest count of an item."""
+DOCUMENTS = 8000
+"""Default number of training documents for which features are computed."""
 PRIOR_WEIGHT = 10.0
 """Weight of the mean over all items in an item's prior, as a number of documents."""
 WIDTHS = {1: 21, 2: 26}

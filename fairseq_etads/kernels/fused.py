@@ -1,0 +1,70 @@
+"""The choice of torch's kernel for ``scaled_dot_product_attention`` on an NVIDIA GPU, and a warning where it has none.
+
+The rules come from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``) for dense tensors without a
+causal flag. ``tests/gpu`` compares them with torch's own answers.
+"""
+
+import functools
+import logging
+from typing import Tuple
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
+    """Return the number that must divide the width of a head for torch's memory-efficient attention."""
+    if dtype in HALVES:
+        return 8 if capability >= (7, 0) else 1
+    return 4 if capability >= (8, 0) else 1
+
+
+def fused_kernel(
+    dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
+) -> str:
+    """Name torch's kernel: "flash", "cudnn", "efficient", or "math", which keeps a number for each pair of words.
+
+    Args:
+        dtype: of queries, keys and values, after autocast.
+        width: of a head.
+        masked: whether there is a mask or a bias, such as for padding.
+        capability: of the GPU, such as (8, 0) for an A100.
+    """
+    is_half = dtype in HALVES and capability >= (8, 0)
+    prefers_cudnn = capability in ((9, 0), (10, 0), (10, 3))
+    if is_half and prefers_cudnn and width % 8 == 0 and width <= 128 and (dropout_p * 16).is_integer():
+        return "cudnn"
+    if is_half and not masked and width <= 256:
+        return "flash"
+    has_efficient = is_half or dtype in (torch.float16, torch.float32)
+    return "efficient" if has_efficient and width % least_multiple(dtype, capability) == 0 else "math"
+
+
+def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
+    """Log once that torch has no fused kernel for attention on a GPU.
+
+    Args:
+        x: tensor with the dtype and device of the attention.
+        width: of a head.
+        masked: whether there is a mask or a bias.
+    """
+    if not x.is_cuda or torch.compiler.is_compiling():
+        return
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    _note(dtype, width, masked, torch.cuda.get_device_capability(x.device), dropout_p)
+
+
+@functools.cache
+def _note(dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float) -> None:
+    if fused_kernel(dtype, width, masked, capability, dropout_p) != "math":
+        return
+    multiple, name = least_multiple(dtype, capability), str(dtype).rpartition(".")[2]
+    advice = f". Widths that are multiples of {multiple} have one" if width % multiple else ""
+    logger.warning(
+        f"attention with heads of width {width} in {name} on cuda of capability {capability[0]}.{capability[1]}: torch "
+        f"has no fused kernel for it, so a weight is kept for each pair of words{advice}"
+    )

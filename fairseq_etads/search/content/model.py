@@ -1,0 +1,191 @@
+"""The content model of the probability that a summary has a word or bigram of its document. Without torch."""
+
+import io
+import math
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ...platform.errors import InputError
+from ...platform.outputs import writing_bytes
+from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
+
+FILE = "content.npz"
+"""Name of the model's file in the run of an extractor."""
+LEAST_DOCUMENTS = 5
+"""Items of fewer training documents are not stored."""
+MOST_ITEMS, MOST_TEXT = 2_000_000, 1 << 25
+"""Largest number of stored items, and of bytes of their text; the items of the most training documents are kept."""
+_MOST_BYTES = 1 << 26
+"""Largest size of all arrays in a file."""
+_MOST_WORDS = 1_000_000
+
+
+class Network(NamedTuple):
+    """A perceptron with two hidden layers of tanh, over standardised features.
+
+    Attributes:
+        mean, deviation: of each feature in training.
+        layers: weights (out, in) and biases (out,) of each layer.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]
+
+    def probabilities(self, features: np.ndarray) -> np.ndarray:
+        """Probability of each row of features."""
+        x = (features - self.mean) / self.deviation
+        for number, (weight, bias) in enumerate(self.layers):
+            x = x @ weight.T + bias
+            if number < len(self.layers) - 1:
+                x = np.tanh(x)
+        probabilities: np.ndarray = 1 / (1 + np.exp(-x[:, 0]))
+        return probabilities
+
+
+class ContentModel(NamedTuple):
+    """The content model.
+
+    Attributes:
+        priors: proportions of each item in the training pairs.
+        networks: number of words of a gram -> its network.
+        length: mean number of words of a training summary.
+    """
+
+    priors: Priors
+    networks: Mapping[int, Network]
+    length: float
+
+    def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
+        """Predict for each item of a document the probability that its summary has it.
+
+        Args:
+            document: stems of each sentence.
+            probabilities: probability of each sentence from an extractor.
+        """
+        found: Dict[Item, float] = {}
+        if any(document):
+            for order, table in tables(document, probabilities, self.priors).items():
+                if table.items:
+                    found.update(zip(table.items, self.networks[order].probabilities(table.features).tolist()))
+        return found
+
+    def kept(self) -> Dict[Item, Tuple[int, int]]:
+        """Priors that :meth:`save` stores, without the rarest items."""
+        items = self.priors.frequent(LEAST_DOCUMENTS).counts
+        kept: Dict[Item, Tuple[int, int]] = {}
+        size = 0
+        for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_ITEMS]:
+            size += len(" ".join(item[0]).encode()) + 1
+            if size > MOST_TEXT:
+                break
+            kept[item] = items[item]
+        return kept
+
+    def save(self, path: Path) -> None:
+        """Write the model to a file."""
+        stored: Dict[str, Any] = {"length": np.float64(self.length)}
+        for order, network in self.networks.items():
+            stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
+            for number, (weight, bias) in enumerate(network.layers):
+                stored[f"weight.{order}.{number}"], stored[f"bias.{order}.{number}"] = weight, bias
+        kept = sorted(self.kept().items())
+        text = "\n".join(" ".join(gram) for (gram, _), _ in kept).encode()
+        stored["grams"] = np.frombuffer(text, dtype=np.uint8)
+        stored["counts"] = np.array([(count, *row) for (_, count), row in kept], dtype=np.uint32).reshape(-1, 3)
+        base = sorted(self.priors.base.items())
+        stored["base"] = np.array([(*key, value) for key, value in base])
+        with writing_bytes(path) as file:
+            np.savez_compressed(file, **stored)
+
+    @classmethod
+    def load(cls, path: Path, advice: str) -> "ContentModel":
+        """Read a model.
+
+        Args:
+            advice: advice to the user if the file is missing or damaged.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        try:
+            return cls._of(_arrays(path))
+        except FileNotFoundError:
+            raise InputError(f"there is no {path}; {advice}") from None
+        except Exception as error:  # zipfile, zlib and numpy raise various exceptions
+            raise InputError(f"{path} is damaged ({type(error).__name__}: {error}); {advice}") from None
+
+    @classmethod
+    def _of(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
+        """Make a model from the arrays of a file; raises ValueError or KeyError if they do not fit together."""
+        networks = {order: _network(stored, order) for order in MOST_COUNTED}
+        text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
+        grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
+        rows = stored["counts"].astype(np.uint32, casting="no").reshape(-1, 3).tolist()
+        if len(grams) != len(rows) or len(rows) > MOST_ITEMS:
+            raise ValueError("lists of different lengths")
+        if any(summaries > documents for _, documents, summaries in rows):
+            raise ValueError("an item is in more summaries than documents")
+        counts = {(gram, count): (documents, summaries) for gram, (count, documents, summaries) in zip(grams, rows)}
+        base = {(int(order), int(count)): value for order, count, value in stored["base"].reshape(-1, 3).tolist()}
+        length = float(stored["length"])
+        if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
+            raise ValueError("a number is impossible")
+        return cls(Priors(counts, base), networks, length)
+
+
+def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
+    """Make a network from the arrays of a file; raises ValueError if their shapes or numbers are impossible."""
+    layers: List[Tuple[np.ndarray, np.ndarray]] = []
+    width = WIDTHS[order]
+    mean, deviation = stored[f"mean.{order}"], stored[f"deviation.{order}"]
+    arrays = [mean, deviation]
+    fit = mean.shape == deviation.shape == (width,)
+    while f"weight.{order}.{len(layers)}" in stored:
+        number = len(layers)
+        weight, bias = stored[f"weight.{order}.{number}"], stored[f"bias.{order}.{number}"]
+        fit = fit and weight.ndim == 2 and weight.shape[1] == width and bias.shape == (len(weight),)
+        width = len(weight)
+        layers.append((weight, bias))
+        arrays += [weight, bias]
+    if not fit or not layers or width != 1:
+        raise ValueError("the features differ")
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays) or not (deviation > 0).all():
+        raise ValueError("a weight is no number")
+    return Network(mean, deviation, tuple(layers))
+
+
+def _arrays(path: Path) -> Dict[str, np.ndarray]:
+    """Read the arrays of an .npz file. Their sizes are checked before memory is allocated, and no code is run.
+
+    Raises:
+        ValueError: a size is wrong or too large, or an array has objects.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > _MOST_BYTES:
+            raise ValueError(f"its arrays are larger than {_MOST_BYTES:,} bytes")
+        found = {}
+        for member in members:
+            # Other methods, and reading without a limit, ignore the declared size.
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{member.filename[:60]} is compressed by another method")
+            with archive.open(member) as file:
+                found[member.filename[: -len(".npy")]] = _array(file.read(member.file_size + 1))
+        return found
+
+
+def _array(content: bytes) -> np.ndarray:
+    """Read an array in NumPy's .npy format; raises ValueError if its size differs from its header's."""
+    file = io.BytesIO(content)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("the version of an array is unknown")
+    shape, is_fortran, dtype = npy.read_array_header_1_0(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("the size of an array is wrong")
+    array: np.ndarray = np.frombuffer(content, dtype, offset=file.tell())
+    return array.reshape(shape, order="F" if is_fortran else "C")

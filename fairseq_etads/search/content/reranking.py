@@ -1,0 +1,87 @@
+"""Re-rank the hypotheses of a search by a content model (``--content-model``)."""
+
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+from ...text.subwords import join_words
+from ...text.words import SENTENCE_MARK
+from ..hypotheses import Results
+from ..terms import ActiveTerm, SearchTerm, TermBatch
+from .candidates import stems
+from .choosing import Expectation
+from .model import ContentModel
+
+_ENDS = (".", "!", "?")
+"""Words that end a sentence in documents without sentence marks."""
+
+
+def sentences_of(words: Sequence[str]) -> List[List[str]]:
+    """Split the words of a document into sentences, at its sentence marks or, if it has none, at final punctuation."""
+    has_marks = SENTENCE_MARK in words
+    found: List[List[str]] = [[]]
+    for word in words:
+        if word != SENTENCE_MARK:
+            found[-1].append(word)
+        if word == SENTENCE_MARK or (not has_marks and word in _ENDS):
+            found.append([])
+    return [sentence for sentence in found if sentence]
+
+
+def probabilities_by_position(sentences: int) -> List[float]:
+    """Stand-ins for an extractor's probabilities: 1, 1/2, 1/3, …"""
+    return [1 / (position + 1) for position in range(sentences)]
+
+
+class Reranker(NamedTuple):
+    """Adds expected ROUGE to the scores of hypotheses.
+
+    Attributes:
+        model: content model, trained without an extractor (``etads-content RUN`` with a summariser's run).
+        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score.
+        subwords: kind of the tokens' subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+    """
+
+    model: ContentModel
+    weight: float
+    subwords: str
+
+    def additions(self, document: Sequence[str], hypotheses: Sequence[Sequence[str]]) -> List[float]:
+        """Compute the addition to the score of each hypothesis of a document.
+
+        Args:
+            document: tokens that the summariser has read, without the end symbol.
+            hypotheses: tokens of each hypothesis, without start and end symbols.
+        """
+        sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
+        items = self.model.items(sentences, probabilities_by_position(len(sentences)))
+        expected = Expectation(items, self.model.length)
+        words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
+        return [self.weight * expected.rouge([stems([w for w in one if w != SENTENCE_MARK])]) for one in words]
+
+
+class ContentTerm(SearchTerm):
+    """The term of ``--content-model``: orders the finished hypotheses by their scores with expected ROUGE.
+
+    It changes no word's score during the search.
+
+    Args:
+        reranker: computes the additions.
+        source_dictionary: dictionary of the documents.
+    """
+
+    reranks = True
+
+    def __init__(self, reranker: Reranker, source_dictionary: Any):
+        self.reranker, self.source_dictionary = reranker, source_dictionary
+
+    def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
+        return None
+
+    def finish(self, results: Results, batch: TermBatch) -> None:
+        words = batch.dictionary
+        special = {words.pad(), words.eos(), words.bos()}
+        for ids, hypotheses in zip(batch.net_input["src_tokens"].tolist(), results):
+            document = [self.source_dictionary[word] for word in ids if word not in special]
+            texts = [[words[word] for word in one["tokens"].tolist() if word not in special] for one in hypotheses]
+            for hypothesis, addition in zip(hypotheses, self.reranker.additions(document, texts)):
+                hypothesis["score"] = hypothesis["score"] + addition
+            hypotheses.sort(key=lambda hypothesis: -float(hypothesis["score"]))

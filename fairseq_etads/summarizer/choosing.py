@@ -1,0 +1,110 @@
+"""Make a summary of the sentences that a content model has chosen from hypotheses and the document."""
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from ..text.alignment import Span, align
+from ..text.words import SENTENCE_MARK
+from .documents import Document, TextProcessing
+from .extraction import DocumentSentence
+from .picked import ChosenSentence
+
+GROUPS, STRENGTH = 4, 0.5
+"""Groups of the diverse beam search, and strength of their penalty."""
+
+
+class Spelled(NamedTuple):
+    """A hypothesis as text.
+
+    Attributes:
+        text: its text.
+        tokens: its tokens, without start and end symbols.
+        origins: index of the document's token from which each was copied, -1 for a generated one.
+    """
+
+    text: str
+    tokens: List[str]
+    origins: List[int]
+
+
+class Sentence(NamedTuple):
+    """A chosen sentence with its tokens.
+
+    Attributes:
+        chosen: the sentence.
+        tokens: its tokens.
+        origins: index of the token in ``spans`` from which each was copied, -1 for a generated one.
+        spans: characters of the raw document; None: the ones of the tokens that the model read.
+    """
+
+    chosen: ChosenSentence
+    tokens: List[str]
+    origins: List[int]
+    spans: Optional[List[Optional[Span]]]
+
+
+def groups_of(beam: int) -> int:
+    """Number of groups of a diverse beam search: the largest divisor of the beam size up to :data:`GROUPS`."""
+    return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
+
+
+def choose(
+    texts: TextProcessing, document: Document, hypotheses: Sequence[Spelled], most_words: Optional[int]
+) -> Tuple[List[Sentence], float]:
+    """Choose the sentences of a summary.
+
+    Args:
+        hypotheses: results of the search, best first.
+        most_words: largest number of words; None: by the summaries of training.
+
+    Returns:
+        the sentences, none if neither document nor hypotheses have words; and their expected ROUGE.
+    """
+    assert texts.picker is not None
+    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
+    found: List[Sentence] = []
+    for candidate in choice.sentences:
+        if candidate.number is not None:
+            found.append(_of_document(texts, document, candidate.number))
+        elif candidate.written is not None:
+            number, text = parts[candidate.written]
+            earlier = [part for which, part in parts[: candidate.written] if which == number]
+            found.append(_of_hypothesis(texts, hypotheses[number], text, earlier))
+    return found, choice.score
+
+
+def _of_document(texts: TextProcessing, document: Document, number: int) -> Sentence:
+    """A sentence of the document, spelled as the model would write it."""
+    sentence: DocumentSentence = document.every[number]
+    tokens = texts.sentence_tokens(sentence.text)
+    spans: List[Optional[Span]] = [None] * len(tokens)
+    if sentence.start is not None and sentence.end is not None:
+        start = sentence.start
+        found = align(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
+        spans = [span and (span[0] + start, span[1] + start) for span in found]
+    chosen = ChosenSentence(texts.join(tokens), "document", number, sentence.start, sentence.end)
+    return Sentence(chosen, tokens, list(range(len(tokens))), spans)
+
+
+def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
+    """A sentence of a hypothesis.
+
+    Args:
+        earlier: the preceding sentences of the hypothesis.
+    """
+    whole = " ".join(hypothesis.text.split())
+    first = 0
+    for part in earlier:
+        first = max(whole.find(part, first), first) + len(part)
+    first = whole.find(text, first)
+    spans = align(whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens])
+    places = [
+        place
+        for place, span in enumerate(spans)
+        if span is not None and hypothesis.tokens[place] != SENTENCE_MARK and first <= span[0] < first + len(text)
+    ]
+    chosen = ChosenSentence(text, "model")
+    if first < 0 or not places:
+        tokens = texts.sentence_tokens(text)
+        return Sentence(chosen, tokens, [-1] * len(tokens), None)
+    kept = slice(places[0], places[-1] + 1)
+    return Sentence(chosen, hypothesis.tokens[kept], hypothesis.origins[kept], None)

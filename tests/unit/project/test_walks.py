@@ -1,0 +1,90 @@
+"""Following one step: few files of the package run in an update of a training, and in a batch of a search."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.logging import metrics
+from fairseq.trainer import Trainer
+from helpers import SMALL, model_config
+from omegaconf import OmegaConf, open_dict
+from steps import make_criterion, make_sample, steps_task
+
+import fairseq_etads
+
+PACKAGE = Path(fairseq_etads.__file__).parent
+MOST_IN_TRAINING, MOST_IN_SEARCH = 13, 21
+"""Limits, without the files of ``kernels/``, which only make the same results faster, and depend on the processor."""
+
+
+@pytest.fixture(scope="module")
+def etads():
+    """ETADS with a soft pointer, its task, and a batch."""
+    task = steps_task()
+    torch.manual_seed(1)
+    model = task.build_model(model_config("etads", **{**SMALL, "pointer": "soft"}))
+    return task, model, make_sample(model)
+
+
+def files_of(run):
+    """Files of the package with a function that ``run`` calls, relative to it, in the order of the first calls."""
+    found = {}
+
+    def note(frame, event, _):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and PACKAGE in path.parents:
+            found.setdefault(path.relative_to(PACKAGE).as_posix(), frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return list(found)
+
+
+def trainer_of(task, model):
+    """fairseq's trainer with plain gradient descent."""
+    cfg = OmegaConf.structured(FairseqConfig)
+    with open_dict(cfg):
+        cfg.common.cpu, cfg.distributed_training.distributed_world_size = True, 1
+        cfg.optimization.lr = [1.0]
+        cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
+        cfg.lr_scheduler = OmegaConf.create(
+            {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
+        )
+    return Trainer(cfg, task, model, make_criterion(task))
+
+
+def check(files, most):
+    """With ``-s`` the test prints the files."""
+    outside = [name for name in files if not name.startswith("kernels/")]
+    print(f"\n{len(files)} files, {len(outside)} of them outside kernels/: {', '.join(files)}")
+    assert len(outside) <= most
+
+
+def test_an_update_runs_through_few_files(etads):
+    task, model, sample = etads
+    trainer = trainer_of(task, model)
+
+    def update():
+        with metrics.aggregate("train", new_root=True):
+            trainer.train_step([sample])
+
+    update()  # the first update also makes the optimiser
+    files = files_of(update)
+    assert {"training/task.py", "training/losses.py", "models/transformer.py", "layers/pointer.py"} <= {*files}
+    check(files, MOST_IN_TRAINING)
+
+
+def test_a_batch_of_a_search_runs_through_few_files(etads):
+    task, model, sample = etads
+    model.eval()
+    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
+    task.inference_step(generator, [model], sample)  # the first batch also makes the copy for inference
+    files = files_of(lambda: task.inference_step(generator, [model], sample))
+    assert {"search/generator.py", "search/beam_search.py", "models/transformer.py"} <= {*files}
+    check(files, MOST_IN_SEARCH)

@@ -1,0 +1,132 @@
+"""Hypotheses re-ranked by a content model: by --content-model, and by model folders."""
+
+import itertools
+import shutil
+
+import pytest
+import torch
+from decoding import DICTIONARY, TASK, make_sample, sharpen
+from folders import DECODING, make_folder
+from helpers import make_model
+from test_chosen_summaries import content_model
+from test_long_documents import LONG
+
+from fairseq_etads import Summarizer
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content.choosing import Expectation
+from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content.reranking import ContentTerm, Reranker, sentences_of
+
+DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
+OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    return ContentModel.load(content_model(tmp_path_factory.mktemp("content") / FILE), "")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sharpen(make_model("etads", TASK, share_all_embeddings=False, pointer="soft"))
+
+
+def found(model, terms, documents=DOCUMENTS, **options):
+    generator = SummaryGenerator([model], DICTIONARY, terms=terms, **{**OPTIONS, **options})
+    return generator.generate(None, make_sample(documents))
+
+
+def words(hypothesis):
+    return [DICTIONARY[word] for word in hypothesis["tokens"].tolist() if word != DICTIONARY.eos()]
+
+
+def term(content, weight=3.0):
+    return ContentTerm(Reranker(content, weight, "none"), TASK.source_dictionary)
+
+
+def test_hypotheses_are_ordered_by_score_and_expected_rouge(model, content):
+    """The same by hand: for each hypothesis of the plain search the sum, and the largest first."""
+    moved = 0
+    for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
+        document = [TASK.source_dictionary[word] for word in ids]
+        expected = Expectation(content.items([document], [1.0]), content.length)
+        sums = [float(one["score"]) + 3.0 * expected.rouge([words(one)]) for one in plain]
+        order = sorted(range(len(plain)), key=lambda number: -sums[number])
+        assert [one["tokens"].tolist() for one in ranked] == [plain[number]["tokens"].tolist() for number in order]
+        assert [float(one["score"]) for one in ranked] == pytest.approx([sums[number] for number in order], abs=1e-5)
+        moved += order[0] != 0
+    assert moved
+
+
+def test_the_batch_and_the_requested_number_change_nothing(model, content):
+    together = found(model, [term(content)], nbest=1)
+    for document, row in zip(DOCUMENTS, together):
+        (alone,) = found(model, [term(content)], [document], nbest=6)
+        assert [one["tokens"].tolist() for one in alone] == [one["tokens"].tolist() for one in row]
+        assert [float(one["score"]) for one in alone] == pytest.approx([float(one["score"]) for one in row], abs=1e-4)
+
+
+def test_a_tiny_weight_leaves_the_order_of_the_plain_search(model, content):
+    for plain, ranked in zip(found(model, [], nbest=6), found(model, [term(content, 1e-9)])):
+        assert [one["tokens"].tolist() for one in ranked] == [one["tokens"].tolist() for one in plain]
+
+
+@pytest.mark.parametrize("text, sentences", [
+    ("a b . c ! d", ["a b .", "c !", "d"]),
+    ("a . b <q> c d <q>", ["a . b", "c d"]),
+    ("", []),
+    (". <q> . ", [".", "."]),
+])  # fmt: skip
+def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
+    assert sentences_of(text.split()) == [sentence.split() for sentence in sentences]
+
+
+def test_subwords_and_marks_are_no_words(content):
+    """Pieces count as the word that they form, and a sentence mark adds nothing."""
+    whole = Reranker(content, 1.0, "none").additions(["w1", "w2"], [["w1", "w2"]])
+    pieces = Reranker(content, 1.0, "subword_nmt").additions(["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]])
+    assert whole == pieces and whole[0] > 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model folder with a content model of its own, which no extractor needs."""
+    path = tmp_path_factory.mktemp("reranked")
+    decoding = {name: value for name, value in DECODING.items() if name != "beam"}
+    extra = {FILE: content_model(path / FILE)}
+    return make_folder(path, decoding=decoding, extra_files=extra, pointer="soft")[0]
+
+
+def test_a_folder_reranks_unless_told_otherwise(folder):
+    summarizer = Summarizer.load(folder, device="cpu")
+    assert summarizer.has_content_model
+    assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("hypothesis", 12)
+    texts = [LONG, "W5 w6. W7 w9.", "W1 W2 W3 w4 W5. W6 w7 w8."]
+    ranked = list(summarizer.stream(texts))
+    assert [one.text for one in ranked] == [summarizer.summarize(text).text for text in texts]
+    strong = [summarizer.summarize(text, content_weight=1000.0) for text in texts]
+    plain = [summarizer.summarize(text, choose="none", beam=12) for text in texts]
+    assert any(one.text != other.text for one, other in itertools.zip_longest(strong, plain))
+    assert all(one.score > other.score for one, other in zip(strong, plain))
+    with pytest.raises(
+        InputError, match=r"--choose content: .* has no content model for it; choose hypothesis or none"
+    ):
+        summarizer.summarize(LONG, choose="content")
+    with pytest.raises(InputError, match=r"--content-weight 2.0 has no effect"):
+        summarizer.summarize(LONG, choose="none", content_weight=2.0)
+    with pytest.raises(InputError, match="--beam 1"):
+        summarizer.summarize(LONG, beam=1)
+
+
+def test_a_folder_without_the_file_names_the_remedy(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / FILE).unlink()
+    with pytest.raises(InputError, match=r"content\.npz"):
+        Summarizer.load(tmp_path / "model", device="cpu")
+
+
+def test_a_beam_of_one_leaves_nothing_to_choose_from(model, content):
+    with pytest.raises(ValueError, match="--beam 1"):
+        found(model, [term(content)], beam_size=1)
+    assert torch.is_tensor(found(model, [term(content)], beam_size=2)[0][0]["score"])

@@ -1,0 +1,296 @@
+"""The rules of a search step one by one, compared with loops over documents, beams and words; the search's source."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_etads.search.hypotheses import ActiveHypotheses
+from fairseq_etads.search.rules import (
+    EndAtGreatestLength,
+    LeastSentences,
+    NGramBlocker,
+    Source,
+    Step,
+    UnknownWordPenalty,
+    end_at_source_length,
+    keep_to_prefix,
+    keep_to_switch_decisions,
+    rules_of,
+    suppress_words,
+)
+from fairseq_etads.search.settings import SearchSettings, SpecialTokens
+
+PAD, EOS, UNK, MARK, WORDS = 1, 2, 3, 4, 9
+SPECIAL = SpecialTokens(pad=PAD, unk=UNK, eos=EOS, suppressed=(6, 8), sentence_mark=MARK)
+NONE = -math.inf
+
+
+def make_step(seed, number, documents=4, beam=3, dictated=None, first=False, longest=(3, 5, 4, 9)):
+    """A step with random words so far and random log-probabilities."""
+    generator = torch.Generator().manual_seed(seed)
+    live = ActiveHypotheses(documents, beam, 12, EOS, torch.device("cpu"), keep_ancestors=False)
+    live.tokens[:, :, 1 : number + 1] = torch.randint(MARK, WORDS, (documents, beam, number), generator=generator)
+    live.tokens[:, :, number + 1 :] = 5  # a word that a step must not read
+    lprobs = torch.randn(documents, 1 if first else beam, WORDS, generator=generator)
+    source = Source(None, torch.tensor([2, 6, 4, 3]), 6)
+    dictated = None if dictated is None else torch.tensor(dictated)
+    return Step(number, lprobs, live, source, torch.tensor(longest), SPECIAL, dictated)
+
+
+def is_forced(step, document):
+    """Whether the prefix dictates a word, and the document's summary may still have one."""
+    return (
+        step.dictated is not None and int(step.dictated[document]) != PAD and int(step.longest[document]) > step.number
+    )
+
+
+def check(step, rule, expected):
+    """The rule's result is ``expected(document, beam, word, score)`` for each log-probability; True if one changed."""
+    before = step.lprobs.clone()
+    rule(step)
+    changed = False
+    for document, beams in enumerate(before.tolist()):
+        for beam, scores in enumerate(beams):
+            want = [expected(document, beam, word, score) for word, score in enumerate(scores)]
+            torch.testing.assert_close(step.lprobs[document, beam], torch.tensor(want))
+            changed |= want != scores
+    return changed
+
+
+PREFIXES = [None, [5, PAD, 7, PAD]]
+
+
+@pytest.mark.parametrize("penalty", [0.75, -2.0, math.inf])
+def test_the_unknown_word_alone_is_penalised(penalty):
+    assert check(make_step(0, 2), UnknownWordPenalty(penalty), lambda d, b, w, s: s - penalty if w == UNK else s)
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("number", range(8))
+def test_a_summary_as_long_as_its_source_ends_unless_the_prefix_continues(number, dictated):
+    step = make_step(number, number, dictated=dictated)
+    step.end = step.end + 1.0  # the score before any rule, which may have forbidden the end
+
+    def expected(document, beam, word, score):
+        if step.number < [2, 6, 4, 3][document] or is_forced(step, document):
+            return score
+        return float(step.end[document, beam]) if word == EOS else NONE
+
+    assert check(step, end_at_source_length, expected) == (number >= (3 if dictated else 2))
+
+
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("number", range(6))
+def test_the_greatest_length_ends_a_summary_with_the_models_score_or_for_free(number, free):
+    step = make_step(number, number)
+    step.end = step.end + 1.0
+
+    def expected(document, beam, word, score):
+        if number < int(step.longest[document]):
+            return score
+        return NONE if word != EOS else 0.0 if free else float(step.end[document, beam])
+
+    assert check(step, EndAtGreatestLength(3, free), expected) == (number >= 3)
+
+
+def sentences(words):
+    """Sentences begun: words other than a mark that follow a mark or the start."""
+    return sum(word != MARK and before == MARK for before, word in zip([MARK, *words], words))
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_the_end_is_forbidden_before_enough_sentences_have_begun(least, dictated, first):
+    changed, kept = 0, 0
+    for seed in range(20):
+        step = make_step(seed, 0 if first else seed % 8, dictated=dictated, first=first)
+        words = step.live.tokens[:, :, 1 : step.number + 1].tolist()
+
+        def expected(document, beam, word, score, step=step, words=words):
+            enough = sentences(words[document][beam]) >= least or step.number >= int(step.longest[document])
+            return score if word != EOS or enough or is_forced(step, document) else NONE
+
+        before = step.lprobs[..., EOS].clone()
+        changed += check(step, LeastSentences(least), expected)
+        kept += bool((step.lprobs[..., EOS] == before).any())
+    assert changed and (kept or first)
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+def test_suppressed_words_are_written_only_where_the_prefix_has_a_word(dictated):
+    step = make_step(3, 2, dictated=dictated)
+    assert check(
+        step, suppress_words, lambda d, b, w, s: NONE if w in SPECIAL.suppressed and not is_forced(step, d) else s
+    )
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("size", [1, 2])
+def test_each_beam_is_blocked_by_its_own_words_unless_its_document_must_end_or_is_forced(size, dictated):
+    changed = 0
+    for seed in range(12):
+        step = make_step(seed, seed % 8, dictated=dictated)
+        words = step.live.tokens[:, :, 1 : step.number + 1].tolist()
+
+        def expected(document, beam, word, score, step=step, words=words):
+            said = words[document][beam]
+            ngrams = [said[place : place + size] for place in range(len(said) - size + 1)]
+            again = len(said) >= size and [*said[len(said) - size + 1 :], word] in ngrams
+            must = step.number >= int(step.longest[document]) or is_forced(step, document)
+            return NONE if again and not must else score
+
+        changed += check(step, NGramBlocker(size), expected)
+    assert changed > 4
+
+
+def test_the_first_step_of_blocking_changes_nothing():
+    assert not check(make_step(1, 0, first=True), NGramBlocker(1), lambda d, b, w, s: s)
+
+
+def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
+    """An end in the prefix ends all beams like the first one."""
+    dictated = [5, PAD, EOS, 6]
+    step = make_step(4, 4, dictated=dictated, longest=(4, 9, 5, 9))  # the first document has its greatest length
+    step.lprobs[3, 1, 6] = NONE
+    step.unknown = step.unknown + 1.0  # the score before any rule, which may have forbidden the unknown word
+    step.live.log_probs.copy_(torch.randn(step.live.log_probs.shape))
+    forced, ends = [False, False, True, True], [False, False, True, False]
+    scores, words, sums = step.lprobs.tolist(), step.live.tokens.tolist(), step.live.log_probs.tolist()
+
+    def expected(document, beam, word, score):
+        if not forced[document]:
+            return score
+        if word != dictated[document]:
+            return NONE
+        own = scores[document][0 if ends[document] else beam][word]
+        return float(step.unknown[document, beam]) if own == NONE else own
+
+    assert check(step, keep_to_prefix, expected)
+    for document in range(4):
+        for beam in range(3):
+            origin = 0 if ends[document] else beam
+            assert step.live.tokens[document, beam].tolist() == words[document][origin]
+            torch.testing.assert_close(step.live.log_probs[document, beam], torch.tensor(sums[document][origin]))
+
+
+def test_without_a_prefix_nothing_is_dictated():
+    assert not check(make_step(4, 4), keep_to_prefix, lambda d, b, w, s: s)
+
+
+@pytest.mark.parametrize("has_constraints", [False, True])
+def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_required(has_constraints):
+    against = torch.rand(4, 3, WORDS, generator=torch.Generator().manual_seed(7)) < 0.5
+    step = make_step(5, 3)
+    against[1, 2] = True  # no word is left ...
+    step.lprobs[2, 0, ~against[2, 0]] = NONE  # ... nor here, where other rules have forbidden the rest
+    against[:, :, 0] = True  # 0 only separates constraints
+    packed = torch.tensor([[2, 5, 0, 0], [0, 0, 0, 0], [1, 8, 0, 0], [3, 6, 0, 7]])  # their number, then words and 0
+    step.decided_against, step.constraints = against, packed if has_constraints else None
+    scores = step.lprobs.tolist()
+
+    def kept(document, beam, word):
+        required = has_constraints and word and word in packed[document, 1:].tolist()
+        return required or not against[document, beam, word]
+
+    def expected(document, beam, word, score):
+        has_word = any(scores[document][beam][w] > NONE and kept(document, beam, w) for w in range(WORDS))
+        return score if kept(document, beam, word) or not has_word else NONE
+
+    assert check(step, keep_to_switch_decisions, expected)
+    step = make_step(5, 3)
+    assert not check(step, keep_to_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
+
+
+def named(rules):
+    return [getattr(rule, "__name__", type(rule).__name__) for rule in rules]
+
+
+def test_rules_without_options_are_the_ones_that_always_apply():
+    rules = rules_of(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
+    always = ["EndAtGreatestLength", "keep_to_prefix", "LeastLength", "keep_to_switch_decisions"]
+    assert named(rules) == ["forbid_padding", *always]
+    assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
+
+
+def test_every_option_adds_its_rule_with_its_value_in_order():
+    options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
+    rules = rules_of(
+        SearchSettings.of(**options, no_repeat_ngram_size=3), SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK), 7
+    )
+    assert named(rules) == [
+        *("forbid_padding", "UnknownWordPenalty", "EndAtGreatestLength", "keep_to_prefix", "LeastLength"),
+        *("LeastSentences", "suppress_words", "end_at_source_length", "NGramBlocker", "keep_to_switch_decisions"),
+    ]
+    assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
+    assert (rules[8].size, rules[8].ignored) == (3, [7])
+
+
+@pytest.mark.parametrize("end_always_counts", [False, True])
+def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
+    special = SpecialTokens(PAD, UNK, EOS)
+    rules = rules_of(SearchSettings.of(exact_length=6), special, 6, end_always_counts)
+    assert rules[1].ending_is_free is not end_always_counts
+    assert rules[3].tokens == 6
+    assert rules_of(SearchSettings.of(exact_length=6), special, 6)[1].ending_is_free
+    assert not rules_of(SearchSettings.of(), special, 6, end_always_counts)[1].ending_is_free
+
+
+DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])
+
+
+def test_a_source_of_words_has_their_padding_and_the_given_lengths():
+    given = torch.tensor([3, 5, 2])
+    source = Source.of({"src_tokens": DOCUMENTS, "src_lengths": given}, EOS, PAD)
+    assert source.padding.tolist() == (DOCUMENTS == PAD).tolist()
+    assert source.lengths is given
+    assert source.width == 5
+    assert Source(source.padding, given + 1, 5).token_counts().tolist() == [3, 5, 2]
+    assert Source(None, given + 1, 5).token_counts().tolist() == [4, 6, 3]
+
+
+def test_lengths_that_are_not_given_count_words_without_the_end_symbol():
+    source = Source.of({"src_tokens": DOCUMENTS}, EOS, PAD)
+    assert source.lengths.tolist() == [2, 4, 1]
+    assert source.lengths.dtype == torch.long
+
+
+def test_a_source_of_vectors_under_the_name_of_words_has_no_padding():
+    given = torch.tensor([4, 2])
+    source = Source.of({"src_tokens": torch.ones(2, 4, 3), "src_lengths": given}, EOS, PAD)
+    assert source.padding is None
+    assert (source.lengths.tolist(), source.width) == ([4, 2], 4)
+
+
+@pytest.mark.parametrize("name", ["source", "features"])
+def test_speech_is_counted_like_fairseqs(name):
+    """Without a mask, fairseq takes the last dimension of the input; with one, its width less the padding."""
+    frames = torch.zeros(2, 7, 5, 4)
+    source = Source.of({name: frames, "padding_mask": None}, EOS, PAD)
+    assert source.padding is None
+    assert (source.lengths.tolist(), source.lengths.dtype, source.width) == ([4, 4], torch.long, 7)
+    mask = torch.zeros(2, 3, 7, dtype=torch.bool)
+    mask[0, :, 5:] = mask[1, 1, :] = True
+    source = Source.of({name: frames, "padding_mask": mask}, EOS, PAD)
+    assert source.padding is None
+    assert (source.lengths.tolist(), source.width) == ([[5, 5, 5], [7, 0, 7]], 7)
+
+
+def test_a_batch_without_a_source_is_refused_with_its_contents():
+    with pytest.raises(ValueError) as error:
+        Source.of({"image": torch.ones(1), "target": torch.ones(1)}, EOS, PAD)
+    assert str(error.value) == "expected src_tokens, source or features in net_input, which has image, target"
+
+
+@pytest.mark.parametrize("has_padding", [True, False])
+def test_selected_documents_keep_their_padding_and_lengths(has_padding):
+    order = [2, 0]
+    source = Source((DOCUMENTS == PAD) if has_padding else None, torch.tensor([3, 5, 2]), 5)
+    chosen = source.select(torch.tensor(order))
+    assert chosen.lengths.tolist() == [2, 3]
+    assert chosen.width == 5
+    if has_padding:
+        assert chosen.padding.tolist() == (DOCUMENTS == PAD)[order].tolist()
+    else:
+        assert chosen.padding is None

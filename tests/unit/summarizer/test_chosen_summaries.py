@@ -1,0 +1,359 @@
+"""Model folders with a content model: which sentences summaries have, where they are from, and damaged files."""
+
+import io
+import json
+import pickle
+import random
+import re
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from folders import DECODING, TEXT
+from selection_data import write_data
+from test_content_choice import text as made_text
+from test_explain_page import Page
+from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_of
+
+from fairseq_etads import Summarizer
+from fairseq_etads.commands.export import main as export_command
+from fairseq_etads.commands.extract import main as extract
+from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content import model as content_module
+from fairseq_etads.search.content.features import WIDTHS, Priors
+from fairseq_etads.search.content.model import FILE, ContentModel, Network
+from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
+from fairseq_etads.summarizer.folder.export import export
+
+TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9 w10. W11 W12 w3."]
+
+
+def content_model(path, length=12.0):
+    """Write a content model with networks of random weights."""
+    numbers = np.random.RandomState(4)
+    networks = {}
+    for order, width in WIDTHS.items():
+        layers = tuple(
+            (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
+            for rows, columns in ((4, width), (3, 4), (1, 3))
+        )
+        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
+    pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
+    ContentModel(Priors.learn(iter(pairs)), networks, length).save(path)
+    return path
+
+
+def make_folders(path, with_content=True):
+    """Runs of a summariser and an extractor, and the folder of both, with a content model."""
+    make_long_folder(path)
+    extra = {"picking.json": path / "extractor" / "picking.json"}
+    if with_content:
+        extra[FILE] = content_model(path / "extractor" / FILE)
+    extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
+    decoding = {name: value for name, value in DECODING.items() if name != "beam"}
+    export(source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding, "fp32", lambda made: "# A card\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_folders(tmp_path_factory.mktemp("chosen"))
+
+
+@pytest.fixture(scope="module")
+def summarizer(made):
+    return Summarizer.load(made / "chosen", device="cpu")
+
+
+def test_a_folder_with_a_content_model_uses_it_unless_told_otherwise(summarizer):
+    assert summarizer.has_content_model
+    assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("content", 12)
+    summary = summarizer.summarize(LONG)
+    assert summary.chosen and summary.sentences == tuple(one.text for one in summary.chosen)
+    assert summary.text == " ".join(summary.sentences) and summary.tokens == tuple(summary.text.split())
+    assert summary == summarizer.summarize(LONG, choose="content")
+    assert sum(map(len, map(str.split, summary.sentences))) <= 1.15 * 12 + 4 * len(summary.sentences)
+    short = summarizer.summarize(LONG, choose_words=6)
+    assert sum(len(re.findall("[a-z0-9]+", one)) for one in short.sentences) <= 6 < len(summary.tokens)
+
+
+def test_sentences_of_the_document_are_found_there_and_their_words_count_as_copied(summarizer):
+    origins = set()
+    for text in filter(None, TEXTS):
+        summary = summarizer.summarize(text)
+        first = 0
+        for sentence in summary.chosen:
+            origins.add(sentence.source)
+            count = len(sentence.text.split())
+            copied = [word for word in summary.copied if first <= word.first < first + count]
+            if sentence.source == "document":
+                assert text[sentence.start : sentence.end].lower() == sentence.text
+                assert [word.word for word in copied] == sentence.text.split()
+                assert sentence.start <= copied[0].start and copied[-1].end <= sentence.end
+            else:
+                assert (sentence.number, sentence.start, sentence.end) == (None, None, None)
+            for word in copied:
+                assert summary.tokens[word.first : word.last + 1] == (word.word,)
+                assert text[word.start : word.end].lower() == word.word
+            first += count
+    assert origins == {"document", "model"}
+
+
+def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
+    seen = {}
+    picker = type(summarizer._texts.picker)
+    before = picker.choose
+
+    def watched(self, every, written, most_words):
+        seen.update(every=every, written=list(written), most=most_words)
+        return before(self, every, written, most_words)
+
+    monkeypatch.setattr(picker, "choose", watched)
+    summary = summarizer.summarize(TEXTS[4])
+    assert len(set(seen["written"])) > 4 and len(seen["written"]) == 12 and len(seen["every"]) == 3
+    for sentence in summary.chosen:
+        if sentence.source == "model":
+            assert any(sentence.text in text for text in seen["written"])
+
+
+def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch):
+    """Documents, probabilities and hypotheses of the summariser, written as files for etads-extract."""
+    texts = [text for text in TEXTS if text]
+    picker = type(summarizer._texts.picker)
+    before, written = picker.choose, []
+    monkeypatch.setattr(picker, "choose", lambda *given: (written.append(given[1:3]), before(*given))[1])
+    summaries = [summarizer.summarize(text) for text in texts]
+    lines = [" <q> ".join(" ".join(sentence.words) for sentence in every) for every, _ in written]
+    write_data(tmp_path / "prepared" / "bin", {"test": [(line, "w1") for line in lines]})
+    rows = [
+        (source_hash(line.split()), [repr(sentence.probability) for sentence in every])
+        for line, (every, _) in zip(lines, written)
+    ]
+    write_rows(tmp_path / "probabilities.sentences.test", {"documents": len(rows), "truncate_source": 100_000}, rows)
+    shutil.copy(made / "extractor" / FILE, tmp_path)
+    log = [f"D-{number}\t-1.0\t{text}" for number, (_, texts) in enumerate(written) for text in texts]
+    (tmp_path / "log").write_text("\n".join(log) + "\n")
+    command = [str(tmp_path / "prepared"), str(tmp_path / "out"), "--by", "content", "--selection", str(tmp_path)]
+    assert extract([*command, "--hypotheses", str(tmp_path / "log"), "--truncate-source", "100000"]) == 0
+
+    def words(text):
+        return re.findall("[a-z0-9]+", text.lower())
+
+    found = [[words(sentence) for sentence in line.split("<q>")] for line in (tmp_path / "out").open()]
+    assert found == [[words(sentence) for sentence in summary.sentences] for summary in summaries]
+
+
+def test_turned_off_it_is_a_plain_search(made, summarizer):
+    plain = Summarizer.load(made / "model", device="cpu")
+    assert not plain.has_content_model and "choose" not in plain.config.decoding
+    beam = {"beam": 5}
+    for text in TEXTS:
+        summary = summarizer.summarize(text, choose="none")
+        assert summary == plain.summarize(text, **beam) and summary.chosen is None
+    assert summarizer.summarize(LONG, choose="none", beam=3) == plain.summarize(LONG)
+    with pytest.raises(InputError, match="--choose-words 9 has no effect without --choose content"):
+        summarizer.summarize(LONG, choose="none", choose_words=9)
+    with pytest.raises(InputError, match=r"--choose content: .*model has no content model; .*--content RUN"):
+        plain.summarize(LONG, choose="content")
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5, 9, 12])
+def test_every_beam_can_be_searched_in_groups(summarizer, beam):
+    assert summarizer.summarize(TEXTS[4], beam=beam).chosen
+
+
+def test_the_batch_changes_nothing(summarizer):
+    together = summarizer.summarize(TEXTS)
+    assert together == [summarizer.summarize(text) for text in TEXTS]
+    assert together == list(summarizer.stream(TEXTS, read_ahead=2)) == summarizer.summarize(TEXTS, max_tokens=1)
+    assert together[2].text == "" and together[2].chosen is None
+    again = pickle.loads(pickle.dumps(summarizer))
+    assert again.summarize(TEXTS[4]) == together[4]
+    encoded = EncodedDocuments(summarizer, TEXTS)
+    assert [one.chosen for one in encoded.summarize()] == [one.chosen for one in together]
+
+
+def test_steps_show_the_search_and_the_summary_comes_after_them(summarizer):
+    steps = []
+    summary = summarizer.summarize(TEXTS[4], on_step=steps.append)
+    assert steps and summary == summarizer.summarize(TEXTS[4])
+
+
+def test_an_error_costs_one_document(summarizer, monkeypatch):
+    picker = type(summarizer._texts.picker)
+    before = picker.choose
+
+    def failing(self, every, written, most_words):
+        if len(every) == 2:
+            raise RuntimeError("no memory")
+        return before(self, every, written, most_words)
+
+    wanted = summarizer.summarize(TEXTS)
+    monkeypatch.setattr(picker, "choose", failing)
+    found = list(summarizer.stream(TEXTS, errors="keep"))
+    assert found[1].problem == "no memory" and not found[1].text
+    assert [*found[:1], *found[2:]] == [*wanted[:1], *wanted[2:]]
+
+
+def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer, monkeypatch):
+    """Stems are letters and digits, so a document of other characters has none."""
+    text = "… — … . – ! …"
+    summary = summarizer.summarize(text, max_len=3, min_len=1)
+    assert summary.problem == "" and summary.truncation.read > 0
+    if summary.chosen is not None:
+        assert all(sentence.source == "model" for sentence in summary.chosen)
+    monkeypatch.setattr("fairseq_etads.search.content.candidates.stems", lambda words: [])
+    assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
+
+
+def test_records_explanations_and_pages_say_that_sentences_were_chosen(summarizer):
+    summary = summarizer.summarize(TEXTS[4])
+    record = json.loads(json.dumps(summary.to_dict()))
+    assert [one["text"] for one in record["chosen"]] == list(summary.sentences)
+    assert {one["source"] for one in record["chosen"]} <= {"document", "model"}
+    assert "chosen" not in summarizer.summarize(TEXTS[4], choose="none").to_dict()
+    explanation = summary.explain()
+    assert explanation.chosen == summary.chosen and explanation.score is None
+    assert [token.text for token in explanation.tokens[:-1]] == list(summary.tokens)
+    assert json.loads(explanation.to_json())["chosen"] == record["chosen"]
+    shown = " ".join(Page(explanation.to_html()).text["section"].split())
+    assert "A content model chose these sentences" in shown
+    for sentence in summary.chosen:
+        where = "written by the model" if sentence.number is None else f"sentence {sentence.number + 1} of the document"
+        assert f"{where}: {sentence.text}" in shown
+    plain = Page(summarizer.summarize(TEXTS[4], choose="none").explain().to_html())
+    assert "A content model" not in plain.text["section"]
+
+
+def settings_of(path):
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", "source_marks": True}
+    (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+    (path / "prepared" / "bin" / "complete").touch()
+
+
+def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
+    make_folders(tmp_path)
+    run, extractor = tmp_path / "run", tmp_path / "extractor"
+    settings_of(extractor)
+    command = [str(run), str(tmp_path / "a"), "--extractor", str(extractor)]
+    assert export_command([*command, "--choose-words", "20"]) == 0
+    said = capsys.readouterr().out
+    assert f"with the content model {extractor / FILE}, which chooses the sentences of summaries; --choose none" in said
+    summarizer = Summarizer.load(tmp_path / "a", "cpu")
+    assert summarizer.config.decoding["choose_words"] == 20 and summarizer.summarize(LONG).chosen
+    card = (tmp_path / "a" / "README.md").read_text()
+    assert "A content model can choose the sentences" in card and "--choose content" in card
+    command[1] = str(tmp_path / "b")
+    assert export_command([*command, "--choose", "none"]) == 0
+    summarizer = Summarizer.load(tmp_path / "b", "cpu")
+    assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("none", 5)
+    assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG, choose="content").chosen
+    command[1] = str(tmp_path / "c")
+    assert export_command([*command, "--content", "none"]) == 0
+    assert not (tmp_path / "c" / "extractor" / FILE).exists()
+    assert "content model" not in (tmp_path / "c" / "README.md").read_text()
+    command[1] = str(tmp_path / "d")
+    for options, words in (
+        (["--content", "none", "--choose", "content"], "--choose content: needs a content model"),
+        (["--content", "none", "--choose-words", "9"], "--choose-words 9 has no effect without --choose content"),
+        (["--content", str(run)], f"--content {run}: it has no content.npz; etads-content makes it"),
+    ):
+        assert export_command([*command, *options]) == 2
+        assert words in capsys.readouterr().err
+    assert export_command([*command[:2], "--extractor", "none", "--content", str(extractor)]) == 2
+    assert "name its run with --extractor" in capsys.readouterr().err
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (extractor / FILE).rename(elsewhere / FILE)
+    assert export_command([*command, "--content", str(elsewhere)]) == 0
+    assert Summarizer.load(tmp_path / "d", "cpu").has_content_model
+    (elsewhere / FILE).write_bytes(b"PK")
+    assert export_command([*command[:1], str(tmp_path / "e"), *command[2:], "--content", str(elsewhere)]) == 2
+    assert "content.npz is damaged" in capsys.readouterr().err
+
+
+def archive_of(path, **changes):
+    """Write the content model of a file again with other arrays, or without some (None)."""
+    with np.load(path) as stored:
+        arrays = {**{name: stored[name] for name in stored.files}, **changes}
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def member(path, name, content, method=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "a", method) as archive:
+        archive.writestr(name, content)
+
+
+def header(shape, dtype="'<f4'"):
+    file = io.BytesIO()
+    text = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}"
+    file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+    return file.getvalue()
+
+
+DAMAGE = {
+    "gone": lambda path: path.unlink(),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    "no archive": lambda path: path.write_bytes(b"nothing"),
+    "pickle": lambda path: archive_of(path, grams=np.array([{}], dtype=object)),
+    "missing": lambda path: archive_of(path, counts=None),
+    "widths": lambda path: archive_of(path, **{"weight.1.1": np.zeros((3, 9), dtype="float32")}),
+    "infinite": lambda path: archive_of(path, **{"bias.1.0": np.full(4, np.inf, dtype="float32")}),
+    "length": lambda path: archive_of(path, length=np.float64(-1)),
+    "counts": lambda path: archive_of(path, counts=np.full((2, 3), 7, dtype=np.uint32)),
+    "shape": lambda path: member(path, "huge.npy", header((1 << 40,))),
+    "objects": lambda path: member(path, "odd.npy", header((1,), "'|O'") + b"\0" * 8),
+    "other method": lambda path: member(path, "odd.npy", header((0,)), zipfile.ZIP_BZIP2),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_content_model_is_refused_in_words(made, tmp_path, damage):
+    for has_checksums in (True, False):
+        folder = tmp_path / str(has_checksums)
+        shutil.copytree(made / "chosen", folder)
+        DAMAGE[damage](folder / "extractor" / FILE)
+        if not has_checksums:
+            (folder / "SHA256SUMS").unlink()
+            (folder / "extractor" / "SHA256SUMS").unlink()
+        if damage == "gone" and not has_checksums:
+            with pytest.raises(InputError, match=r"--choose content: .* has no content model"):
+                Summarizer.load(folder, "cpu").summarize("w1")
+            continue
+        with pytest.raises(InputError, match=r"content\.npz"):
+            Summarizer.load(folder, "cpu")
+
+
+def test_a_small_file_that_becomes_large_is_refused_before_it_is_read(made, tmp_path, monkeypatch):
+    path = tmp_path / FILE
+    shutil.copy(made / "extractor" / FILE, path)
+    monkeypatch.setattr(content_module, "_MOST_BYTES", 1 << 16)
+    ContentModel.load(path, "")
+    member(path, "zeros.npy", header((1 << 16,)) + b"\0" * (1 << 18))
+    assert path.stat().st_size < 1 << 14
+    with pytest.raises(InputError, match=r"its arrays are larger than 65,536 bytes"):
+        ContentModel.load(path, "")
+    # A header that declares fewer bytes than follow: no more than these are decompressed.
+    content = path.read_bytes().replace((1 << 18).to_bytes(4, "little"), (1 << 10).to_bytes(4, "little"))
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"content\.npz is damaged"):
+        ContentModel.load(path, "")
+
+
+def test_the_rarest_items_are_left_out_of_a_large_model(made, tmp_path, monkeypatch):
+    model = ContentModel.load(made / "extractor" / FILE, "")
+    r = random.Random(1)
+    pairs = [(made_text(r, 6), made_text(r, 2)) for _ in range(40)]
+    large = model._replace(priors=Priors.learn(iter(pairs)))
+    everything = large.priors.frequent(content_module.LEAST_DOCUMENTS).counts
+    assert large.kept() == everything and len(everything) > 20
+    monkeypatch.setattr(content_module, "MOST_ITEMS", 7)
+    large.save(tmp_path / FILE)
+    kept = ContentModel.load(tmp_path / FILE, "").priors.counts
+    assert len(kept) == 7 and set(kept) <= set(everything)
+    assert min(row[0] for row in kept.values()) >= sorted(row[0] for row in everything.values())[-7]
+    monkeypatch.setattr(content_module, "MOST_TEXT", 9)
+    assert 1 <= len(large.kept()) < 7
