@@ -30,7 +30,7 @@ _failures: Dict[str, str] = {}
 
 def version_problem() -> Optional[str]:
     """Tell why this torch has no usable FlexAttention; None if it has."""
-    if torch.torch_version.TorchVersion(torch.__version__) >= FIRST_TORCH:
+    if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
 

@@ -1,6 +1,6 @@
-"""Which of torch's kernels computes ``scaled_dot_product_attention`` on an NVIDIA GPU.
+"""The choice of torch's kernel for ``scaled_dot_product_attention`` on an NVIDIA GPU, and a warning where it has none.
 
-The rules are those of torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``) for dense tensors without a
+The rules come from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``) for dense tensors without a
 causal flag. ``tests/gpu`` compares them with torch's own answers.
 """
 
@@ -17,7 +17,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
-    """The number of which torch's memory-efficient attention needs the width of a head to be a multiple."""
+    """Return the number that must divide the width of a head for torch's memory-efficient attention."""
     if dtype in HALVES:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) else 1

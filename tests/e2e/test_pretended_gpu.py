@@ -125,6 +125,30 @@ def test_a_training_continues_on_another_device(name, without_gpu, machine, corp
     assert valid_losses(log)[-1] == pytest.approx(without_gpu[1][-1], rel=0.01)
 
 
+def test_typed_documents_get_the_summaries_of_a_cpu(without_gpu, machine, corpus, tmp_path):
+    """fairseq-interactive reads documents of different lengths, one of them empty, and copies an unknown word."""
+    command = [
+        "fairseq-interactive",
+        str(corpus / "bin"),
+        *PLUGIN,
+        "--path",
+        str(without_gpu[0] / "checkpoint_last.pt"),
+    ]
+    command += ["--beam", "3", "--max-len-b", "5", "--buffer-size", "2", "--batch-size", "2"]
+    documents = "word1 word2 word3\nword4 nowhere\n\nword5\n"
+
+    def summaries(*options):
+        printed = run_command([*command, *options], cwd=tmp_path, input=documents, anew=True).stdout
+        return re.findall(r"^(H-\d+)\t(\S+)\t(.*)$", printed, re.MULTILINE)
+
+    found, wanted = summaries(), summaries("--cpu")
+    assert [(number, text) for number, _, text in found] == [(number, text) for number, _, text in wanted] and len(
+        found
+    ) == 4
+    for (_, one, _), (_, other, _) in zip(found, wanted):
+        assert float(one) == pytest.approx(float(other), rel=1e-3, abs=1e-4)
+
+
 def test_a_tpu_that_was_asked_for_is_not_forgotten(machine, corpus, tmp_path):
     """Without torch_xla there is no TPU; silently training on another device would be worse."""
     log = train(corpus / "bin", tmp_path / "run", "--bf16", "--tpu", *HALF, check=False)

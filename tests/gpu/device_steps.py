@@ -200,7 +200,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
         cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))
     trainer = Trainer(cfg, task, model, loss)
     sample = sample_for(arch, model)
-    return trainer, sample if device == "cpu" else pin_memory(sample)  # as fairseq's iterators do
+    return trainer, sample if device == "cpu" else pin_memory(sample)  # like the iterators of fairseq
 
 
 def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):
