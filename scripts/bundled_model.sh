@@ -12,13 +12,13 @@
 #   --text DIR    the texts: output of etads-debian or etads-corpus sumpubmed (default: made from all packages that APT lists,
 #                 or from --data)
 #   --data DIR    paper: SumPubMed, in a form that scripts/prepare_sumpubmed.sh reads
-#   --size N      words that can be generated; all others are copied (default: 4000; paper: 8000)
-#   --steps N     default: 6000, 75 minutes on one core; paper: 9017, about 90 minutes
+#   --size N      words that can be generated; all others are copied (default: 6000; paper: 8000)
+#   --steps N     default: 5636, 45 minutes on one core; paper: 9017, about 90 minutes
 #   --seed N      default: 1
 #
-# debian: 2+2 layers of width 192, case kept, --pointer-continue and a narrow, relative focus as in the quickstart; beam 5, no
-# repeated bigram. paper: --recipe base on the 200 words that an extractor picks; a content model chooses the sentences of summaries
-# (docs/long.md). Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
+# debian: --recipe base, case kept; a content model chooses among twelve hypotheses (docs/decoding.md).
+# paper: --recipe base on the 200 words that an extractor picks; a content model chooses the sentences of summaries (docs/long.md).
+# Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -27,8 +27,8 @@ case ${1-} in debian | paper) model=$1; shift ;; esac
 out="" text="" data="" size="" steps="" seed=1
 read_options "--out --text --data --size --steps --seed --" "$@"
 out=${out:-$ROOT/runs/$model}
-[ -n "$size" ] || case $model in debian) size=4000 ;; paper) size=8000 ;; esac
-[ -n "$steps" ] || case $model in debian) steps=6000 ;; paper) steps=9017 ;; esac
+[ -n "$size" ] || case $model in debian) size=6000 ;; paper) size=8000 ;; esac
+[ -n "$steps" ] || case $model in debian) steps=5636 ;; paper) steps=9017 ;; esac
 for name in size steps seed; do need_integer "--$name" "${!name}"; done
 [ "$model" = paper ] || [ -z "$data" ] || die "--data $data: has no effect without paper"
 [ "$model" = debian ] || [ -n "$text" ] || [ -n "$data" ] || die "paper: --data or --text is missing; see --help"
@@ -38,13 +38,12 @@ use_environment
 # train_debian, train_paper: train the model in DIR, and summarise and score the test split. The options in the array DECODING
 # become the defaults of the model folder.
 train_debian() {
-    DECODING=(--beam 5 --min-len 3 --max-len 30 --no-repeat-ngram-size 2)
-    GENERATE=("${DECODING[@]}" --cpu)
+    DECODING=()  # by the summaries of training, and by the content model
     [ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
-    run_system "$out" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch etads --tokens word --size "$size" \
-        --keep-case --pointer soft --truncate-source 150 -- "${SINUSOIDAL[@]}" --seed "$seed" --encoder-embed-dim 192 \
-        --decoder-embed-dim 192 --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --dropout 0.15 --pointer-continue \
-        --focus-center relative --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
+    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --recipe base --tokens word --size "$size" --keep-case \
+        --truncate-source 150 --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
+    summarise_once "$out" "$out/summaries.txt" --cpu
+    score_once "$out" "$text"
 }
 
 train_paper() {
@@ -90,6 +89,6 @@ CARD
 
 "train_$model"
 [ ! -d "$out/model" ] || exit 0
-etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${DECODING[@]}"
+etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en ${DECODING[@]+"${DECODING[@]}"}
 [ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
 "describe_$model" >> "$out/model/README.md"

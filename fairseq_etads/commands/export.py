@@ -222,10 +222,10 @@ def main(args: argparse.Namespace) -> None:
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
     from ..summarizer.folder.export import Exported, Source, export
-    from ..vocabulary.dictionary import known_words
 
     def write_card(made: Exported) -> str:
-        words = {"source": known_words(made.task.source_dictionary), "target": known_words(made.task.target_dictionary)}
+        source, target = made.task.source_dictionary, made.task.target_dictionary
+        words = {"source": source.known_words, "target": target.known_words}
         return model_card(made.config, made.parameters, words, info)
 
     extra = {"idf.txt": idf} if idf.is_file() else {}

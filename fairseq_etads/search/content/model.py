@@ -77,7 +77,8 @@ class ContentModel(NamedTuple):
     def kept(self) -> Dict[Item, Tuple[int, int]]:
         """Priors that :meth:`save` stores, without the rarest items."""
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
-        size, kept = 0, {}
+        kept: Dict[Item, Tuple[int, int]] = {}
+        size = 0
         for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_ITEMS]:
             size += len(" ".join(item[0]).encode()) + 1
             if size > MOST_TEXT:
@@ -179,7 +180,7 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
 
 
 def _array(content: bytes) -> np.ndarray:
-    """Read an array in NumPy's .npy format; raises ValueError if its size is not that of its header."""
+    """Read an array in NumPy's .npy format; raises ValueError if its size differs from its header's."""
     file = io.BytesIO(content)
     if npy.read_magic(file) != (1, 0):
         raise ValueError("the version of an array is unknown")

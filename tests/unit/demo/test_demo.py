@@ -121,7 +121,9 @@ def test_a_folders_own_large_values_are_possible():
 def test_the_form_has_every_option_with_the_words_of_the_command_line(client):
     about = client.get("/about.json").json()
     fields = {field["name"]: field for field in about["options"]}
-    assert set(fields) == set(call_options.OPTIONS) - {"shortlist"} and len(about["options"]) == len(fields)
+    assert set(fields) == set(call_options.OPTIONS) - {"shortlist", "choose", "choose_words"} and len(
+        about["options"]
+    ) == len(fields)
     assert all(field["help"] == call_options.OPTIONS[name].help for name, field in fields.items())
     assert [field["name"] for field in about["options"] if field["main"]] == list(form.MAIN)
     assert {name: fields[name]["default"] for name in DECODING} == DECODING

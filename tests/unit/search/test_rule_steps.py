@@ -15,9 +15,11 @@ from fairseq_etads.search.rules import (
     UnknownWordPenalty,
     end_at_source_length,
     keep_to_prefix,
+    keep_to_switch_decisions,
+    rules_of,
     suppress_words,
 )
-from fairseq_etads.search.settings import SpecialTokens
+from fairseq_etads.search.settings import SearchSettings, SpecialTokens
 
 PAD, EOS, UNK, MARK, WORDS = 1, 2, 3, 4, 9
 SPECIAL = SpecialTokens(pad=PAD, unk=UNK, eos=EOS, suppressed=(6, 8), sentence_mark=MARK)
@@ -29,7 +31,7 @@ def make_step(seed, number, documents=4, beam=3, dictated=None, first=False, lon
     generator = torch.Generator().manual_seed(seed)
     live = ActiveHypotheses(documents, beam, 12, EOS, torch.device("cpu"), keep_ancestors=False)
     live.tokens[:, :, 1 : number + 1] = torch.randint(MARK, WORDS, (documents, beam, number), generator=generator)
-    live.tokens[:, :, number + 1 :] = MARK  # words that a step must not read
+    live.tokens[:, :, number + 1 :] = 5  # a word that a step must not read
     lprobs = torch.randn(documents, 1 if first else beam, WORDS, generator=generator)
     source = Source(None, torch.tensor([2, 6, 4, 3]), 6)
     dictated = None if dictated is None else torch.tensor(dictated)
@@ -147,11 +149,92 @@ def test_the_first_step_of_blocking_changes_nothing():
     assert not check(make_step(1, 0, first=True), NGramBlocker(1), lambda d, b, w, s: s)
 
 
-def test_a_prefix_leaves_the_dictated_word_alone():
-    dictated = [5, PAD, 7, 6]
-    step = make_step(4, 4, dictated=dictated)  # the first document has its greatest length, the second no prefix
-    forced = [False, False, False, True]
-    assert check(step, keep_to_prefix, lambda d, b, w, s: s if not forced[d] or w == dictated[d] else NONE)
+def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
+    """An end in the prefix ends all beams like the first one."""
+    dictated = [5, PAD, EOS, 6]
+    step = make_step(4, 4, dictated=dictated, longest=(4, 9, 5, 9))  # the first document has its greatest length
+    step.lprobs[3, 1, 6] = NONE
+    step.unknown = step.unknown + 1.0  # the score before any rule, which may have forbidden the unknown word
+    step.live.log_probs.copy_(torch.randn(step.live.log_probs.shape))
+    forced, ends = [False, False, True, True], [False, False, True, False]
+    scores, words, sums = step.lprobs.tolist(), step.live.tokens.tolist(), step.live.log_probs.tolist()
+
+    def expected(document, beam, word, score):
+        if not forced[document]:
+            return score
+        if word != dictated[document]:
+            return NONE
+        own = scores[document][0 if ends[document] else beam][word]
+        return float(step.unknown[document, beam]) if own == NONE else own
+
+    assert check(step, keep_to_prefix, expected)
+    for document in range(4):
+        for beam in range(3):
+            origin = 0 if ends[document] else beam
+            assert step.live.tokens[document, beam].tolist() == words[document][origin]
+            torch.testing.assert_close(step.live.log_probs[document, beam], torch.tensor(sums[document][origin]))
+
+
+def test_without_a_prefix_nothing_is_dictated():
+    assert not check(make_step(4, 4), keep_to_prefix, lambda d, b, w, s: s)
+
+
+@pytest.mark.parametrize("has_constraints", [False, True])
+def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_required(has_constraints):
+    against = torch.rand(4, 3, WORDS, generator=torch.Generator().manual_seed(7)) < 0.5
+    step = make_step(5, 3)
+    against[1, 2] = True  # no word is left ...
+    step.lprobs[2, 0, ~against[2, 0]] = NONE  # ... nor here, where other rules have forbidden the rest
+    against[:, :, 0] = True  # 0 only separates constraints
+    packed = torch.tensor([[2, 5, 0, 0], [0, 0, 0, 0], [1, 8, 0, 0], [3, 6, 0, 7]])  # their number, then words and 0
+    step.decided_against, step.constraints = against, packed if has_constraints else None
+    scores = step.lprobs.tolist()
+
+    def kept(document, beam, word):
+        required = has_constraints and word and word in packed[document, 1:].tolist()
+        return required or not against[document, beam, word]
+
+    def expected(document, beam, word, score):
+        has_word = any(scores[document][beam][w] > NONE and kept(document, beam, w) for w in range(WORDS))
+        return score if kept(document, beam, word) or not has_word else NONE
+
+    assert check(step, keep_to_switch_decisions, expected)
+    step = make_step(5, 3)
+    assert not check(step, keep_to_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
+
+
+def named(rules):
+    return [getattr(rule, "__name__", type(rule).__name__) for rule in rules]
+
+
+def test_rules_without_options_are_the_ones_that_always_apply():
+    rules = rules_of(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
+    always = ["EndAtGreatestLength", "keep_to_prefix", "LeastLength", "keep_to_switch_decisions"]
+    assert named(rules) == ["forbid_padding", *always]
+    assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
+
+
+def test_every_option_adds_its_rule_with_its_value_in_order():
+    options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
+    rules = rules_of(
+        SearchSettings.of(**options, no_repeat_ngram_size=3), SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK), 7
+    )
+    assert named(rules) == [
+        *("forbid_padding", "UnknownWordPenalty", "EndAtGreatestLength", "keep_to_prefix", "LeastLength"),
+        *("LeastSentences", "suppress_words", "end_at_source_length", "NGramBlocker", "keep_to_switch_decisions"),
+    ]
+    assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
+    assert (rules[8].size, rules[8].ignored) == (3, [7])
+
+
+@pytest.mark.parametrize("end_always_counts", [False, True])
+def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
+    special = SpecialTokens(PAD, UNK, EOS)
+    rules = rules_of(SearchSettings.of(exact_length=6), special, 6, end_always_counts)
+    assert rules[1].ending_is_free is not end_always_counts
+    assert rules[3].tokens == 6
+    assert rules_of(SearchSettings.of(exact_length=6), special, 6)[1].ending_is_free
+    assert not rules_of(SearchSettings.of(), special, 6, end_always_counts)[1].ending_is_free
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

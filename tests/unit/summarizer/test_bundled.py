@@ -122,8 +122,14 @@ def test_it_writes_the_background_of_an_article_from_its_whole_introduction(pape
     assert summary.problem == "" and summary.truncation.left_out == 0
     assert summary.picked.words == len(INTRODUCTION.split()) > 300
     assert sum(len(sentence.text.split()) for sentence in summary.picked.sentences) <= 200
+    assert summary.chosen and {one.source for one in summary.chosen} <= {"document", "model"}
+    assert 50 <= sum(len(re.findall("[a-z0-9]+", one.text)) for one in summary.chosen) <= 91
+    for one in summary.chosen:
+        if one.source == "document":
+            assert one.text == " ".join(INTRODUCTION[one.start : one.end].lower().split())
     shortest, longest = (paper.config.decoding[name] for name in ("min_len", "max_len"))
-    assert shortest <= len(summary.tokens) <= longest
+    plain = paper.summarize(INTRODUCTION, choose="none")
+    assert plain.chosen is None and shortest <= len(plain.tokens) <= longest
     words = set(re.findall(r"[a-z]+", summary.text.lower()))
     assert len({"vitamin", "asthma", "airway", "airways", "expression", "patients"} & words) >= 3
     found = [word for word in words if word in INTRODUCTION.lower()]
