@@ -180,7 +180,7 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
 
 
 def _array(content: bytes) -> np.ndarray:
-    """Read an array in NumPy's .npy format; raises ValueError if its size is not that of its header."""
+    """Read an array in NumPy's .npy format; raises ValueError if its size differs from its header's."""
     file = io.BytesIO(content)
     if npy.read_magic(file) != (1, 0):
         raise ValueError("the version of an array is unknown")
