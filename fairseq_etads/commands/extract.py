@@ -89,8 +89,7 @@ examples:
         "--truncate-source",
         metavar="N",
         type=int,
-        default=400,
-        help="read the first N tokens of a document (default: %(default)s)",
+        help="read the first N tokens of a document (default: 400; content: the whole document)",
     )
     return parser
 
@@ -128,6 +127,8 @@ def _check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-extract``."""
     _check(args)
+    if args.truncate_source is None and args.by != "content":
+        args.truncate_source = 400
     folder = binarised(args.data)
     from ..jobs.extract import write_extracts
 

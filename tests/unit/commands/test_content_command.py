@@ -70,6 +70,20 @@ def test_sentences_with_the_words_of_summaries_are_chosen(made):
     assert all(len(summary) == 1 for summary in chosen(made, "--words", "5"))
 
 
+def test_long_documents_are_read_to_their_end(made, tmp_path):
+    """Two sentences of 300 words are too long to be chosen, and the key words follow them."""
+    r = random.Random(9)
+    plain = [[f"plain{r.randint(0, 25)}" for _ in range(300)] for _ in range(2)]
+    keys = [[f"key{number}" for number in range(first, first + 5)] for first in (0, 5)]
+    document = " <q> ".join(map(" ".join, [*plain, *keys]))
+    write_data(tmp_path / "prepared" / "bin", {"test": [(document, "key0")]})
+    row = (source_hash(document.split()), ["0.5"] * 4)
+    write_rows(tmp_path / "probabilities.sentences.test", {"documents": 1, "truncate_source": 100_000}, [row])
+    shutil.copy(made[0] / "content.npz", tmp_path)
+    assert chosen((tmp_path, None)) == [keys]
+    assert chosen((tmp_path, None), "--truncate-source", "400") != [keys]
+
+
 def test_written_sentences_are_candidates(made, capsys):
     """A hypothesis with all key words in one sentence fits the budget, which no two sentences of the document do."""
     path, pairs = made
