@@ -129,8 +129,8 @@ def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     choice = config.decoding.get("choose", "none")
     if choice == "hypothesis":
         read += (
-            " A content model chooses among the hypotheses of the beam (`--choose hypothesis`); `--choose none` gives the "
-            "one with the best score."
+            " A content model chooses among the hypotheses of the beam (`--choose hypothesis`); `--choose none` gives "
+            "the one with the best score."
         )
     elif info.has_content:
         read += (
