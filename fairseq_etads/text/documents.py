@@ -68,7 +68,7 @@ def json_record(line: str) -> Dict[str, Any]:
 def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise BadDocument("a key stands twice in an object")
+        raise BadDocument("a key occurs twice in an object")
     return found
 
 

@@ -126,7 +126,13 @@ def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
             f"Of a document of any length, an extractor picks the most probable sentences, {info.picked_words:,} words "
             f"at most; the first {source:,} tokens of these are read."
         )
-    if info.has_content:
+    choice = config.decoding.get("choose", "none")
+    if choice == "hypothesis":
+        read += (
+            " A content model chooses among the hypotheses of the beam (`--choose hypothesis`); `--choose none` gives "
+            "the one with the best score."
+        )
+    elif info.has_content:
         read += (
             " A content model can choose the sentences of the summary (`--choose content`): from the whole document, "
             "word for word, and from all hypotheses of the search. `--choose none` gives the best hypothesis."

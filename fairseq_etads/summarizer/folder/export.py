@@ -347,6 +347,6 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         stored = value.detach().to("cpu", FLOATS[dtype] if value.is_floating_point() else value.dtype)
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
-            raise InputError(f"the weight {name} has numbers that are not finite{why}")
+            raise InputError(f"the weight {name} contains numbers that are not finite{why}")
         tensors[name] = stored.contiguous().clone()  # safetensors requires tensors that share no memory
     return tensors, shared

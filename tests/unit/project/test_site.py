@@ -143,7 +143,7 @@ def test_the_readme_is_one_screen_with_one_picture():
 
 
 def test_installed_commands_are_on_the_path_before_they_are_called():
-    """The README once followed the quickstart with a command that the shell did not find."""
+    """After the quickstart, README once called a command that the shell did not find."""
     for page in ("README.md", "docs/install.md", "docs/tutorial.md"):
         code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S))
         called = re.search(r"(?:^|[|&] )etads[ -]", code, re.M)

@@ -166,7 +166,10 @@ def test_what_is_left_to_the_models():
         ({"max_len_b": -1, "min_len": 0}, "--min-len 0 is more than the longest summary allowed here, -1"),
         ({"match_source_len": True, "exact_length": 3}, "--exact-length and --match-source-len cannot be combined"),
         ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": summaries could not end'),
-        ({"search_strategy": search.Sampling(DICTIONARY, 45)}, "--sampling-topk 45: choose 1 to 44, the known words"),
+        (
+            {"search_strategy": search.Sampling(DICTIONARY, 45)},
+            "--sampling-topk 45: choose 1 to 44, the number of known words",
+        ),
         ({"search_strategy": search.Sampling(DICTIONARY, -1, 1.5)}, "--sampling-topp 1.5: choose a probability"),
         (
             {"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4},

@@ -224,8 +224,8 @@ def test_later_versions_are_refused_with_what_to_do(folder):
     "section,values,words",
     [
         (None, {"architecture": 3}, '"architecture" is 3'),
-        (None, {"architecture": "transformer"}, '"transformer" is not an architecture of this version; choose from  '),
-        (None, {"architecture": "../etads"}, '"../etads" is no architecture'),
+        (None, {"architecture": "transformer"}, '"transformer" is not an architecture of this version; choose from '),
+        (None, {"architecture": "../etads"}, '"../etads" is not an architecture'),
         (None, {"model": []}, '"model" is list'),
         (None, {"more": {}}, 'unknown section "more"'),
         ("task", {"truncate_source": -1}, '"truncate_source" is -1, not a number of tokens from 1 to 1,000,000'),

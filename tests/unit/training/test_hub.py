@@ -114,7 +114,7 @@ def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub)
         hub.translate(TEXTS, converage_penalty=1.0)
     listed = str(error.value).partition("choose from ")[2].split(", ")
     assert {*PER_CALL, *FAIRSEQS, "beam", "lenpen", "unkpen", "unnormalized", "sampling", "constraints"} <= set(listed)
-    with pytest.raises(ValueError, match="no option beam_size"):
+    with pytest.raises(ValueError, match="no decoding option beam_size"):
         hub.translate(TEXTS, beam_size=3)
 
 
