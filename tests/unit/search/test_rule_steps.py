@@ -175,6 +175,14 @@ def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
             torch.testing.assert_close(step.live.log_probs[document, beam], torch.tensor(sums[document][origin]))
 
 
+def test_a_prefix_is_followed_on_the_words_device():
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
+    step = make_step(4, 4, dictated=[5, PAD, 7, 6])
+    with torch.device("meta"):
+        keep_to_prefix(step)
+    assert step.live.tokens.device.type == "cpu"
+
+
 def test_without_a_prefix_nothing_is_dictated():
     assert not check(make_step(4, 4), keep_to_prefix, lambda d, b, w, s: s)
 
@@ -199,6 +207,9 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
         return score if kept(document, beam, word) or not has_word else NONE
 
     assert check(step, keep_to_switch_decisions, expected)
+    first = make_step(6, 0, first=True)
+    first.decided_against, first.constraints = against[:, :1], step.constraints
+    assert check(first, keep_to_switch_decisions, lambda d, b, w, score: score if kept(d, b, w) else NONE)
     step = make_step(5, 3)
     assert not check(step, keep_to_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
 

@@ -155,7 +155,7 @@ def test_turned_off_it_is_a_plain_search(made, summarizer):
     assert summarizer.summarize(LONG, choose="none", beam=3) == plain.summarize(LONG)
     with pytest.raises(InputError, match="--choose-words 9 has no effect without --choose content"):
         summarizer.summarize(LONG, choose="none", choose_words=9)
-    with pytest.raises(InputError, match=r"--choose content: .*model has no content model; .*--content RUN"):
+    with pytest.raises(InputError, match=r"--choose content: .*model has no content model for it; .*--content RUN"):
         plain.summarize(LONG, choose="content")
 
 

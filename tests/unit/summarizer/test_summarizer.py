@@ -304,7 +304,8 @@ def test_wrong_options_are_refused_before_anything_is_read(summarizer, options, 
 
 def test_every_option_of_a_call_is_one_of_the_search():
     # The shortlist is a file of the folder, and a content model chooses after the search.
-    settings = {option.setting for option in call_options.OPTIONS.values()} - {"shortlist", "choose", "choose_words"}
+    of_folders = {"shortlist", "choose", "choose_words", "content_weight"}
+    settings = {option.setting for option in call_options.OPTIONS.values()} - of_folders
     not_for_users = {
         "max_len",
         "match_source_len",
