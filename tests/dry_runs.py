@@ -16,7 +16,7 @@ WITH_FILES = {
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--entail-model": ("{}/config.json",),
     "--text": ("{}/train.source", "{}/valid.source", "{}/test.source", "{}/test.target", "{}/test.package"),
-    "--content": ("{}/content.npz", "{}/probabilities.sentences.test"),
+    "--content": ("{}/content.npz", "{}/probabilities.sentences.train", "{}/probabilities.sentences.test"),
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
     **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }
@@ -32,6 +32,8 @@ case $name in
         while [ "$1" != --out ]; do shift; done
         touched=("$2"/{train,valid,test}.{source,target}) ;;
     etads-debian) touched=("${!#}/test.package") ;;
+    etads-content) touched=("$1/content.npz") ;;
+    etads-select) touched=("$1"/probabilities.sentences.{train,valid,test}) ;;
     python)
         case $* in
             *fairseq_log.py* | *train_once.py* | *fairseq_summaries.py* | *once.py*)
