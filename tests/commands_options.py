@@ -334,7 +334,7 @@ ENTRIES["etads-prepare"] = entries(
 ENTRIES["etads-prepare"]["--like"] = Entry("in/text made2", "--like made", make=["etads-prepare in/text made --size 9"])
 INPUTS["codes.bpe"] = "#version: 0.2\nt h\nth e</w>\n"
 DECODING = {
-    "beam": "--beam 1",
+    "beam": "--choose none --beam 5 :: --beam 1",
     "min_len": "--min-len 12",
     "max_len": "--max-len 3",
     "max_len_a": "--max-len 3 :: --max-len-a 0.2",
@@ -347,7 +347,7 @@ DECODING = {
     "coverage_penalty_type": "--coverage-penalty 9 :: --coverage-penalty-type wu",
     "stepwise_coverage_penalty": "--coverage-penalty 9 :: --stepwise-coverage-penalty",
     "no_repeat_ngram_size": "--min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1",
-    "ngram_ignore_tokens": "--min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'",
+    "ngram_ignore_tokens": "--max-len 30 --min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'",
     "extractive_weights": "--extractive-weights 1,1,1,1,1",
     "recombine": "--recombine 1",
     "early_stopping": "--lenpen 3 --early-stopping admissible :: --early-stopping fairseq",
@@ -357,6 +357,9 @@ DECODING = {
     "unkpen": "--unkpen 5 !! --unkpen",
     "infer_dtype": "--infer-dtype bf16",
     "shortlist": "--shortlist !! shortlist",
+    "choose": "--choose none",
+    "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",
+    "content_weight": "--content-weight 50",
 }
 PACKAGES = "=debian in/packages --lines --device cpu --quiet"
 ENTRIES["etads-summarize"] = entries(
@@ -464,6 +467,7 @@ for _command, _file, _options in (
     ("etads-export", "unit/commands/test_export_command.py", "beam min-len"),
     ("etads-export", "unit/commands/test_export_command.py", "title dtype extractor"),
     ("etads-export", "unit/data/test_shortlist_file.py", "shortlist"),
+    ("etads-export", "unit/summarizer/test_chosen_summaries.py", "content"),
     ("etads-tune", "unit/commands/test_tune_command.py", "source-column target-column trials metric search range mert"),
     ("etads-tune", "unit/commands/test_tune_command.py", "nbest out seed write max-tokens encoder-memory"),
     ("etads-tune", "e2e/test_tuning_commands.py", "device quiet"),

@@ -140,18 +140,20 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
         runs = [run for run in (extractor, args.run) if run is not None]
         return next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
     path = Path(args.content) / CONTENT
-    if extractor is None and of_extractor(path):
+    if not path.is_file():
+        raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
+    if extractor is None and _of_extractor(path):
         raise InputError(
             f"--content {args.content}: needs the extractor of its training: name its run with --extractor"
         )
-    if not path.is_file():
-        raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
     return path
 
 
-def of_extractor(content: Path) -> bool:
-    """Tell whether a content model was trained with an extractor's probabilities, which are in its run."""
-    return content.with_name("probabilities.sentences.train").is_file()
+def _of_extractor(content: Path) -> bool:
+    """Tell whether a content model reads an extractor's probabilities; raises InputError if the file is damaged."""
+    from ..search.content.model import ContentModel
+
+    return ContentModel.load(content, f"etads-content {content.parent} makes it").of_extractor
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
@@ -215,7 +217,7 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
     content = _content(args, extractor_run)
-    chooses = {} if content is None else {"choose": "content" if of_extractor(content) else "hypothesis"}
+    chooses = {} if content is None else {"choose": "content" if _of_extractor(content) else "hypothesis"}
     call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
     info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
@@ -232,9 +234,9 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    if content is not None and not of_extractor(content):
+    if content is not None and not _of_extractor(content):
         extra[CONTENT] = content
-    of_run = content if content is not None and of_extractor(content) else None
+    of_run = content if content is not None and _of_extractor(content) else None
     extractor = None if extractor_run is None else _extractor(extractor_run, of_run, Source)
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()

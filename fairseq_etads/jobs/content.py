@@ -151,7 +151,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
-    model = ContentModel(priors, networks, words / max(len(texts), 1))
+    model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.kept())
     yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {taken:,}"

@@ -420,6 +420,11 @@ class SummarizationTask(FairseqTask):
             if content:
                 model = ContentModel.load(Path(content), "--content-model: etads-content RUN makes the file")
                 weight = getattr(args, "content_weight", self.cfg.content_weight)
+                if model.of_extractor:
+                    raise ValueError(
+                        f"--content-model {content}: reads an extractor's probabilities; name the file of a "
+                        "summariser's run"
+                    )
                 reranker = Reranker(model, weight, detect_subwords(self.src_dict))
                 options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:

@@ -54,11 +54,14 @@ class ContentModel(NamedTuple):
         priors: proportions of each item in the training pairs.
         networks: number of words of a gram -> its network.
         length: mean number of words of a training summary.
+        of_extractor: whether it reads probabilities from an extractor; otherwise they depend on the positions of
+            sentences (:func:`~.reranking.probabilities_by_position`).
     """
 
     priors: Priors
     networks: Mapping[int, Network]
     length: float
+    of_extractor: bool = True
 
     def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
         """Predict for each item of a document the probability that its summary has it.
@@ -88,7 +91,7 @@ class ContentModel(NamedTuple):
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""
-        stored: Dict[str, Any] = {"length": np.float64(self.length)}
+        stored: Dict[str, Any] = {"length": np.float64(self.length), "of_extractor": np.bool_(self.of_extractor)}
         for order, network in self.networks.items():
             stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
             for number, (weight, bias) in enumerate(network.layers):
@@ -135,7 +138,8 @@ class ContentModel(NamedTuple):
         length = float(stored["length"])
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
-        return cls(Priors(counts, base), networks, length)
+        of_extractor = bool(stored.get("of_extractor", True))  # older files have no such array
+        return cls(Priors(counts, base), networks, length, of_extractor)
 
 
 def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:

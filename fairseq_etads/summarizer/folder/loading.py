@@ -95,6 +95,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     extractor, content = None, None
     if not is_extractor and (folder / CONTENT).is_file():
         content = ContentModel.load(folder / CONTENT, ADVICE)
+        if content.of_extractor:
+            raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
     if not is_extractor and (folder / EXTRACTOR).is_dir():
         picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)

@@ -61,11 +61,12 @@ def test_no_validation_where_it_is_disabled():
 
 @pytest.mark.parametrize("limit, updates, trains", [(20, 19, True), (20, 20, False), (20, 21, False), (0, 99, True)])
 def test_no_update_is_made_after_the_last(limit, updates, trains):
-    cfg, iterator = config(limit=limit), SimpleNamespace(dataset=None, __len__=None)
+    cfg, iterator = config(limit=limit), SimpleNamespace(dataset=None, __len__=None, epoch=1)
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_loop, "plan", lambda cfg, iterator: [])
+        patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
         result = training_loop.planned_epoch(lambda *arguments: "an epoch")(cfg, trainer, None, iterator)
     assert result == ("an epoch" if trains else ([None], True))
 

@@ -119,7 +119,7 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
     assert not capsys.readouterr().err
     monkeypatch.setattr(subwords, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
     subwords.learn_sentencepiece(texts, 40, tmp_path / "found.model")
-    assert "one of 3 lines" in capsys.readouterr().err
+    assert "one in 3 lines" in capsys.readouterr().err
     found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
     assert found == expected and "walking" in found
 

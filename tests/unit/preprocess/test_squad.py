@@ -83,7 +83,7 @@ def test_a_folder_without_it_is_refused(tmp_path, capsys):
     assert "no train-v1.1.json or train-v2.0.json" in error
     corpora.squad(tmp_path / "raw", "2.0")
     error = refused(tmp_path, capsys, "squad", "--data", tmp_path / "raw", "--squad-version", "1.1")
-    assert "no train-v1.1.json, nor dev" in error
+    assert "no train-v1.1.json, or dev" in error
 
 
 def test_the_help_says_what_it_is_for(capsys):

@@ -24,7 +24,7 @@ OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
-    return ContentModel.load(content_model(tmp_path_factory.mktemp("content") / FILE), "")
+    return ContentModel.load(content_model(tmp_path_factory.mktemp("content") / FILE, of_extractor=False), "")
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +89,16 @@ def test_subwords_and_marks_are_no_words(content):
     assert whole == pieces and whole[0] > 0
 
 
+def folder_with(content, path):
+    decoding = {name: value for name, value in DECODING.items() if name != "beam"}
+    return make_folder(path, decoding=decoding, extra_files={FILE: content}, pointer="soft")[0]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model folder with a content model of its own, which no extractor needs."""
     path = tmp_path_factory.mktemp("reranked")
-    decoding = {name: value for name, value in DECODING.items() if name != "beam"}
-    extra = {FILE: content_model(path / FILE)}
-    return make_folder(path, decoding=decoding, extra_files=extra, pointer="soft")[0]
+    return folder_with(content_model(path / FILE, of_extractor=False), path)
 
 
 def test_a_folder_reranks_unless_told_otherwise(folder):
@@ -124,6 +127,11 @@ def test_a_folder_without_the_file_names_the_remedy(folder, tmp_path):
     (tmp_path / "model" / FILE).unlink()
     with pytest.raises(InputError, match=r"content\.npz"):
         Summarizer.load(tmp_path / "model", device="cpu")
+
+
+def test_the_content_model_of_an_extractor_is_refused(tmp_path):
+    with pytest.raises(InputError, match="needs an extractor's probabilities"):
+        folder_with(content_model(tmp_path / FILE), tmp_path)
 
 
 def test_a_beam_of_one_leaves_nothing_to_choose_from(model, content):

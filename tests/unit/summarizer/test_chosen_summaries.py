@@ -30,7 +30,7 @@ from fairseq_etads.summarizer.folder.export import export
 TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9 w10. W11 W12 w3."]
 
 
-def content_model(path, length=12.0):
+def content_model(path, length=12.0, of_extractor=True):
     """Write a content model with networks of random weights."""
     numbers = np.random.RandomState(4)
     networks = {}
@@ -41,7 +41,7 @@ def content_model(path, length=12.0):
         )
         networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
     pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(Priors.learn(iter(pairs)), networks, length).save(path)
+    ContentModel(Priors.learn(iter(pairs)), networks, length, of_extractor).save(path)
     return path
 
 

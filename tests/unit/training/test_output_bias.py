@@ -162,7 +162,7 @@ def test_the_papers_numbers_of_parameters():
     for number in range(50000 - len(dictionary)):
         dictionary.add_symbol(str(number))
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
-    page = (Path(__file__).parents[3] / "docs" / "etads.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
     for layers, encoder, decoder in ((2, 3190, 3406), (4, 3821, 4246), (6, 4451, 5087)):
         config = model_config("etads_basic", output_bias=True, encoder_layers=layers, decoder_layers=layers)
         with torch.device("meta"):
