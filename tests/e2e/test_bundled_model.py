@@ -69,7 +69,7 @@ def check_configs(config, bundled):
     on = {
         name: config["model"][name]
         for name in newer
-        if config["model"][name] not in (0, False, "", None, "zeros", "none")
+        if config["model"][name] not in (0, False, "", None, "zeros", "none", "auto")
     }
     assert not on, "a new option is on by default"
     different = {name for name in bundled["model"] if config["model"][name] != bundled["model"][name]}

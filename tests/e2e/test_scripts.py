@@ -117,6 +117,7 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus,
         place.mkdir(parents=True)
         (place / "checkpoint_best.pt").touch()
     shutil.copytree(tmp_path / "prepared" / "prepared", tmp_path / "run" / "prepared")
+    (tmp_path / "run" / "content.npz").touch()
     for name in entry_points():
         program = tmp_path / "bin" / name
         program.write_text(f'#!/bin/sh\necho "$0 $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n')
