@@ -64,6 +64,10 @@ def check_like_bundled(name, folder):
     assert "ROUGE|backend" in (folder / "README.md").read_text()
 
 
+def without_lengths(decoding):
+    return {name: value for name, value in decoding.items() if name not in ("min_len", "max_len")}
+
+
 def check_configs(config, bundled):
     newer = set(config["model"]) - set(bundled["model"])  # options that the project got since
     on = {
@@ -74,9 +78,12 @@ def check_configs(config, bundled):
     assert not on, "a new option is on by default"
     different = {name for name in bundled["model"] if config["model"][name] != bundled["model"][name]}
     sizes = {f"{side}_{what}" for side in ("encoder", "decoder") for what in ("embed_dim", "ffn_embed_dim")}
-    assert different == sizes | {"decoder_input_dim", "decoder_output_dim"}
+    # the recipe chooses dropout by the number of epochs, which is large for a tiny corpus
+    assert different - {"dropout"} == sizes | {"decoder_input_dim", "decoder_output_dim"}
     for part in ("text", "decoding", "architecture"):
-        assert config[part] == bundled[part], "the bundled model is not what the script makes"
+        # a recipe derives the bounds of lengths from the training summaries
+        found, kept = (without_lengths(one[part]) if part == "decoding" else one[part] for one in (config, bundled))
+        assert found == kept, "the bundled model is not what the script makes"
     assert config["weights"]["dtype"] == bundled["weights"]["dtype"] == "fp16"
 
 
