@@ -70,9 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--content",
         metavar="RUN",
-        help="run of an extractor with the content model of etads-content, by which the folder chooses the sentences "
-        "of summaries unless --choose says otherwise (default: the one in the extractor's run, if there is one; none: "
-        "no content model)",
+        help="run with a content model of etads-content, by which the folder chooses the sentences of summaries (an "
+        "extractor's run) or among hypotheses (a summariser's), unless --choose says otherwise (default: the one in "
+        "the extractor's run or in RUN, if there is one; none: no content model)",
     )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
@@ -217,7 +217,8 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
     content = _content(args, extractor_run)
-    chooses = {} if content is None else {"choose": "content" if _of_extractor(content) else "hypothesis"}
+    of_extractor = content is not None and _of_extractor(content)
+    chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
     call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
     info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
@@ -234,10 +235,9 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    if content is not None and not _of_extractor(content):
+    if content is not None and not of_extractor:
         extra[CONTENT] = content
-    of_run = content if content is not None and _of_extractor(content) else None
-    extractor = None if extractor_run is None else _extractor(extractor_run, of_run, Source)
+    extractor = None if extractor_run is None else _extractor(extractor_run, content if of_extractor else None, Source)
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)

@@ -228,7 +228,7 @@ class Summarizer:
     @property
     def has_content_model(self) -> bool:
         """True if the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
-        return "content" in self._choices or "hypothesis" in self._choices
+        return len(self._choices) > 1
 
     @property
     def _choices(self) -> List[str]:
