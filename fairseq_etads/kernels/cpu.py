@@ -3,13 +3,30 @@
 import contextlib
 import functools
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
 
+_Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
-@functools.cache
+
+def _probe(function: _Probe) -> _Probe:
+    """Cache the answers of a function that tries operators, and run it on the CPU without autocast.
+
+    The first call may come from a model that is built inside ``with torch.device("meta")``, where tensors have no
+    values to compare, or from an autocast region. The answer would then be wrong for the rest of the process.
+    """
+
+    @functools.wraps(function)
+    def outside(*args: Any) -> Any:
+        with torch.device("cpu"), torch.autocast("cpu", enabled=False):
+            return function(*args)
+
+    return functools.cache(outside)  # type: ignore[return-value]
+
+
+@_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Tell whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
 
@@ -20,7 +37,7 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
         return False
     try:
         x, weight, bias = (torch.linspace(-1, 1, 96 * n).view(-1, 96).to(dtype) for n in (3, 40, 40))
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):  # the answer is kept for calls outside of autocast
+        with torch.no_grad():
             got = packed_linear(x, pack_weight(weight), bias[:, 0].contiguous())
             expected = torch.nn.functional.linear(x.float(), weight.float(), bias[:, 0].float())
         return torch.allclose(got.float(), expected, rtol=2e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-1)
@@ -51,7 +68,7 @@ two products in 16 bits. There, products of two 8-bit numbers overflow, and prod
 """
 
 
-@functools.cache
+@_probe
 def int8_levels() -> Optional[int]:
     """Largest of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch has for x86, are exact.
 
@@ -116,7 +133,7 @@ def flash_attention_backward(
     return of_q, of_k, of_v
 
 
-@functools.cache
+@_probe
 def has_flash_attention(dtype: torch.dtype) -> bool:
     """Tell whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with torch's plain
     attention.
@@ -141,7 +158,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-@functools.cache
+@_probe
 def has_faster_linear() -> bool:
     """Tell whether :func:`plain_linear` is faster here than torch's product, and agrees with it.
 

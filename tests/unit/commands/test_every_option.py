@@ -122,6 +122,8 @@ def test_an_option_changes_the_result(name, option, entry: Entry, run):
     words = shlex.split(entry.run)
     assert option in {next((o for o, a in OPTIONS[name].items() if w in a.option_strings), w) for w in words}
     result = run(name, [*shlex.split(entry.base), *words], entry.make)
+    if "XML::Parser is missing" in result.said:
+        pytest.skip(result.said)
     assert result.status == 0, result.said
     assert (result.said, result.files) != (without.said, without.files), "the option has no effect"
 

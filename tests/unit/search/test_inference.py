@@ -1,5 +1,7 @@
 """Copies for inference: training is not affected, dtypes, and copies that follow the model."""
 
+import subprocess
+import sys
 from argparse import Namespace
 from collections import Counter
 
@@ -12,6 +14,7 @@ from helpers import make_batch, make_model
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels import cpu
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.precision import keep_float32
 from fairseq_etads.layers.beam_state import BeamState
@@ -147,12 +150,34 @@ def test_half_precision_models_generate_in_theirs(documents):
     assert InferenceModel(model, "fp32").current().decoder.layers[0].fc1.weight.dtype == torch.float32
 
 
-def test_the_trial_of_packed_products_does_not_depend_on_autocast():
-    """The answer is stored for the process, and may be requested first inside an autocast region."""
-    try_them = can_pack_weights.__wrapped__
-    outside = try_them(torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert try_them(torch.float32) == outside
+@pytest.mark.parametrize(
+    "probe, words",
+    [
+        (cpu.can_pack_weights, (torch.float32,)),
+        (cpu.has_flash_attention, (torch.float32,)),
+        (cpu.int8_levels, ()),
+        (cpu.has_faster_linear, ()),
+    ],
+)
+@pytest.mark.parametrize("inside", [torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16)])
+def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, words, inside):
+    """The answer is cached for the process. The first caller may be a model that is built without memory."""
+    cpu.can_pack_weights.cache_clear()  # other probes call it
+    outside = probe.__wrapped__(*words)
+    cpu.can_pack_weights.cache_clear()
+    with inside:
+        assert probe.__wrapped__(*words) == outside
+    cpu.can_pack_weights.cache_clear()
+
+
+def test_a_loaded_summarizer_decodes_with_packed_weights():
+    """Loading builds the model without memory first, which must not answer for the process that packing fails."""
+    check = (
+        "import torch; from fairseq_etads import Summarizer; from fairseq_etads.kernels.cpu import can_pack_weights; "
+        "Summarizer.load('debian'); print(can_pack_weights(torch.float32))"
+    )
+    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(can_pack_weights(torch.float32))]
 
 
 def test_without_packed_products_it_works_as_well(monkeypatch, documents):
