@@ -54,7 +54,8 @@ def _checkout_version(sources: Path) -> str:
         return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
     (commit,) = git("rev-parse", "HEAD")
-    changed = any(git("status", "--porcelain", "--untracked-files=no"))
+    # without --no-optional-locks, a killed process could leave a lock that stops the next commit
+    changed = any(git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no"))
     if f"v{NEXT_VERSION}" in git("tag", "--points-at", "HEAD") and not changed:
         return NEXT_VERSION
     (count,) = git("rev-list", "--count", "HEAD")

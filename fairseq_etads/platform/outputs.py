@@ -141,6 +141,8 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         raise InputError(f"{option} {output}: is being written at the moment ({guard.holder()}); wait, or name another")
     _held.add(str(path))
     try:
+        if folder:
+            _delete_stale_locks(output.resolve())
         yield (guard.fileno(),)
     finally:
         _held.discard(str(path))
@@ -148,6 +150,20 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         for empty in made:
             with contextlib.suppress(OSError):  # the folder is not empty
                 empty.rmdir()
+
+
+def _delete_stale_locks(folder: Path) -> None:
+    """Delete lock files of killed processes in a folder and its subfolders, whose outputs may never be written again.
+
+    A process that is killed between renaming its output and deleting the lock file leaves such a file.
+    """
+    for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
+        for path in folder.glob(pattern):
+            if str(path) not in _held:
+                stale = _Lock(path)
+                with contextlib.suppress(OSError):  # without permission to write, it stays
+                    if stale.acquire():
+                        stale.release()
 
 
 def _make_folders(folder: Path, option: str) -> List[Path]:

@@ -112,6 +112,20 @@ def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
         pytest.fail("two processes write one folder")
 
 
+def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, other):
+    """A process can be killed after it has renamed its output, and before it deletes the lock file."""
+    out = tmp_path / "out"
+    (out / "bin").mkdir(parents=True)
+    for stale in (out / ".sums.lock", out / "bin" / ".sums.lock"):
+        stale.write_text("{}")
+    other(out / "text", "file")
+    with writing(out / "mine"), locked(out, "--out", folder=True):
+        assert ".mine.lock" in names(out), "this process holds it"
+        assert ".text.lock" in names(out), "another process holds it"
+    assert not {".sums.lock", ".mine.lock"} & {*names(out)} and ".text.lock" in names(out)
+    assert names(out / "bin") == []
+
+
 def test_folders_that_stay_empty_are_not_left(tmp_path):
     out = tmp_path / "deep" / "out"
     with pytest.raises(KeyError), locked(out, "--out", folder=True):
