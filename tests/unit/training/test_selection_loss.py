@@ -98,7 +98,9 @@ def test_a_training_without_targets_is_refused_and_a_validation_is_not():
     del sample["sentence_targets"]
     criterion = criterion_of(task, 0.2)
     assert "selection_loss" not in criterion(model.eval(), sample)[2]
-    with pytest.raises(ValueError, match="--selection-loss: the batch has no labels; etads-labels --kind distribution"):
+    with pytest.raises(
+        ValueError, match="--selection-loss: the batch has no labels; run etads-labels --kind distribution"
+    ):
         criterion(model.train(), sample)
     with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
         criterion_of(task, -1)
