@@ -131,9 +131,11 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
 
 
 def test_other_labels_are_refused_in_words(tmp_path):
-    with pytest.raises(InputError, match=r"has labels of the kind extract.* etads-labels --kind distribution"):
+    with pytest.raises(InputError, match=r"contains labels of the kind extract.* etads-labels --kind distribution"):
         targets_of(tmp_path, 400, kind="extract")
-    with pytest.raises(InputError, match=r"was made from the first 3 tokens .* make it again with --truncate-source 5"):
+    with pytest.raises(
+        InputError, match=r"was created from the first 3 tokens .* create it again with --truncate-source 5"
+    ):
         targets_of(tmp_path, 5, made=3)
     ROWS[0][0], before = "0:x", ROWS[0][0]
     try:
