@@ -67,7 +67,7 @@ def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, mo
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main([str(run), "."]) == 2
-    assert "FOLDER .: is the current folder, which cannot be replaced: name another" in capsys.readouterr().err
+    assert "FOLDER .: is the current folder, which cannot be replaced; name another" in capsys.readouterr().err
 
 
 def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):

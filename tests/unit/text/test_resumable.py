@@ -125,7 +125,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
 def test_two_processes_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     first = work(tmp_path / "out", stop=3)
-    with pytest.raises(InputError, match="is being written at the moment"):
+    with pytest.raises(InputError, match="is being written"):
         ResumableLines(tmp_path / "out", SETTINGS)
     first.close()
     work(tmp_path / "out")
