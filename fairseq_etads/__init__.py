@@ -1,9 +1,9 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
 Importing this package imports neither torch nor fairseq. :mod:`fairseq_etads.plugin` registers the task, the models,
-the criterions, the optimisers and the tokeniser with fairseq, and makes checkpoints load safely.  It is imported
+the criterions, the optimisers and the tokeniser with fairseq, and makes checkpoints load safely. The plugin is imported
 
-- at once, if fairseq has been imported before, as with ``--user-dir fairseq_etads``;
+- immediately, if fairseq has already been imported, as with ``--user-dir fairseq_etads``;
 - otherwise as soon as a program or a module of this package has imported fairseq.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
     """Import hook that imports the plugin as soon as fairseq has been imported.
 
-    A module of this package may be the one that imports fairseq, and the plugin in turn imports that module. So the
-    plugin has to wait until the outermost import of this package's modules is complete.
+    If a module of this package imports fairseq, the plugin in turn imports that module. The hook therefore waits until
+    the outermost import of this package's modules is complete.
     """
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Modules, of this package or fairseq, that are currently being imported."""
+        """Number of modules of this package or fairseq that are being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module in the usual way; if it belongs to fairseq or this package, watch its import."""
+        """Find a module of fairseq or this package with the other finders, and track its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
@@ -73,7 +73,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    """Provide ``from fairseq_etads import Summarizer`` without importing it for other users of the package."""
+    """Import ``Summarizer`` and related names when they are first used."""
     if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 

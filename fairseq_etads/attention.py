@@ -1,8 +1,8 @@
-"""The papers' attention equations as pure functions; focus-attention is in ``focus.py``.
+"""The papers' attention equations as pure functions; focus-attention is in ``kernels/focus.py``.
 
-Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` is (B, S),
-boolean, True at padding, on either side. No result depends on the amount of padding: lengths, means and positions count
-    only real tokens.
+Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` (B, S) is
+boolean and True at padding, which may be on either side. No result depends on the amount of padding, because lengths,
+means and positions count only real tokens.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
@@ -28,8 +28,8 @@ def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
     """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), in float32 or better.
 
     Args:
-        own_format: multiply in the dtype of q and k. Otherwise half-precision inputs, and float32 under autocast, are
-            multiplied in float32: rounding a score of 30 to bfloat16 can change its weight by 6 %.
+        own_format: multiply in the dtype of q and k. Otherwise, half-precision inputs and float32 inputs under autocast
+            are multiplied in float32, because rounding a score of 30 to bfloat16 can change its weight by 6 %.
     """
     if own_format:
         return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
@@ -44,9 +44,9 @@ def attention_weights(
     own_format: bool = False,
     bias: Optional[Tensor] = None,
 ) -> Tensor:
-    """Compute softmax(q k^T / sqrt(D) [+ bias]) (B, H, T, S) of q (B, H, T, D) and k (B, H, S, D), 0 at padding.
+    """Compute softmax(q k^T / sqrt(D) [+ bias]) (B, H, T, S) from q (B, H, T, D) and k (B, H, S, D), 0 at padding.
 
-    The result is at least float32 for any inputs; ``own_format``: see :func:`attention_scores`.
+    The result is at least float32, whatever the dtype of the inputs. See :func:`attention_scores` for ``own_format``.
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -70,9 +70,9 @@ def gate_logits(
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Number of weights (B * H * T * S) from which saliency-selection recomputes them in the backward pass."""
+"""Smallest number of weights (B * H * T * S) that saliency-selection recomputes in the backward pass."""
 GROUPED_WEIGHTS = 2**21
-"""Most weights of the documents that the recomputation handles at a time: 8 MiB in float32."""
+"""Maximum number of weights that are recomputed at a time, by documents: 8 MiB in float32."""
 
 
 def saliency_attention(
@@ -88,7 +88,7 @@ def saliency_attention(
     form: str = "sigmoid",
     gate_level: Optional[Tensor] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """(g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
+    """Compute (g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
 
     Args:
         q: queries (B, H, T, D).
@@ -101,15 +101,15 @@ def saliency_attention(
             with "normalised" the gated weights.
         own_format: compute the scores in the dtype of the inputs, see :func:`attention_scores`.
         form: one of ``GATES``. "sigmoid": the paper's form, which does not renormalise the gated weights. "open": twice
-            that, g between 0 and 2, so that attention is unchanged where the product is 0. "normalised": the gated
-            weights are divided by their sum, so that the gate selects words and cannot shrink the context.
-        gate_level: a bias for each head (H,), added to gate_q gate_k^T.
+            the sigmoid, between 0 and 2, so that attention is unchanged where the product is 0. "normalised": the gated
+            weights are divided by their sum, so that the gate selects words but cannot shrink the context.
+        gate_level: bias of each head (H,), added to gate_q gate_k^T.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
 
-    In training with many weights, only the inputs are kept: the backward pass recomputes the weights, a few documents
-    at a time, with the same dropout.
+    In training with many weights, only the inputs are stored. The backward pass recomputes the weights for a few
+    documents at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
@@ -142,9 +142,7 @@ def _saliency_attention(
     form: str,
     gate_level: Optional[Tensor],
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """:func:`saliency_attention` without recomputation; everything between its inputs and its output is kept for
-    training.
-    """
+    """Compute :func:`saliency_attention` without recomputation, storing all intermediate values for training."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
     if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); with log 2, a logit of 0 leaves e unchanged
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
@@ -174,23 +172,25 @@ def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
         spent: log of the sum of exp(e_k) over the earlier steps k (…, S); minus infinity before the first step.
 
     Returns:
-        The logits of the softmax (…, S), and ``spent`` with this step (…, S). Sums are kept as logarithms, so that
-        scores of any size neither overflow nor vanish.
+        The logits of the softmax (…, S), and ``spent`` including this step (…, S). Sums are stored as logarithms, so
+        that scores of any size neither overflow nor vanish.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
 
 
 def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), beta_1 = 1 (Nallapati et al., equation 1).
+    """Compute temporal attention (Nallapati et al., equation 1).
+
+    alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), and beta_1 = 1.
 
     Args:
         scores: e (B, T, S), of the attention before any normalisation.
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. The decoder of the recurrent family computes
-        the same step by step, by :func:`temporal_step`.
+        (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. The decoder of the recurrent family
+        computes the same weights one step at a time with :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
@@ -201,21 +201,21 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """Compute :func:`hierarchical_attention` (B, T, S) on logarithms (B, T, S) and (B, T, N), with ids (B, S)."""
+    """Compute the logarithm (B, T, S) of :func:`hierarchical_attention` from logarithms (B, T, S) and (B, T, N)."""
     index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
     return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
 
 
 def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
+    """Compute P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
 
     Args:
         word: P_w (B, T, S), 0 at padding.
-        sentence: P_s (B, T, N) of N sentences.
-        sentence_ids: sentence s of each token (B, S), int64, from 0; any number from 0 to N - 1 at padding.
+        sentence: P_s (B, T, N) over N sentences.
+        sentence_ids: index s of each token's sentence (B, S), int64; at padding, any index from 0 to N - 1.
 
     Returns:
-        (B, T, S), rows sum to 1, at least float32; where all products underflow, the largest logarithms decide.
+        (B, T, S), at least float32. Rows sum to 1 even if all products underflow, because logarithms are added.
     """
     log_word, log_sentence = (
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), PADDING_SCORE)
@@ -225,7 +225,9 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
 
 
 def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Logarithm of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
+    """Compute the logarithm of α̂_tj ∝ α_tj β_s(j) (Hsu et al. 2018).
+
+    The attention of each word is multiplied by the probability of its sentence.
 
     Args:
         log_word: log α (B, T, S), as :func:`log_attention` returns it.
@@ -239,9 +241,9 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
 
 
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
-    """-log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
+    """Compute -log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
 
-    It is small if the most attended words are in sentences that the extractor finds probable.
+    The loss is small if the most attended words are in sentences that the extractor considers probable.
 
     Args:
         log_word: log α (B, T, S), before it is combined with β.

@@ -1,7 +1,7 @@
-"""Beam search for summaries: fairseq's, with the papers' penalties, working n-gram blocking, and documents that are not
-repeated per beam.
+"""Beam search for summaries.
 
-This module has the public names; the code is in :mod:`fairseq_etads.search`.
+It extends fairseq's beam search with the papers' penalties, corrects n-gram blocking, and does not repeat documents for
+each beam. This module exports the public names; the code is in :mod:`fairseq_etads.search`.
 """
 
 from .search.generator import SummaryGenerator

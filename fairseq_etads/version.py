@@ -1,7 +1,8 @@
-"""The version of this project, from the state of its sources. setup.py and scripts run only this file.
+"""Determine the version of this project from the state of its sources.
 
-``python fairseq_etads/version.py`` prints it. A commit that is not released has NEXT_VERSION, the number of commits and
-the commit: 0.2.0.dev1234+g1a2b3c4d, with ".dirty" if files have been changed since.
+setup.py and scripts run this file alone. ``python fairseq_etads/version.py`` prints the version. For an unreleased
+commit, it consists of NEXT_VERSION, the number of commits and the commit's hash: 0.2.0.dev1234+g1a2b3c4d. If files have
+changed since the commit, ".dirty" is appended.
 """
 
 import functools
@@ -11,24 +12,24 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 NEXT_VERSION = "0.2.0"
-"""Version of the commit with the next tag, v0.2.0."""
+"""Version of the commit that will be tagged v0.2.0."""
 
 ARCHIVED_COMMIT = "$Format:%H$"
-"""The commit, in archives of git archive and of GitHub (see .gitattributes)."""
+"""The commit's hash in archives from ``git archive`` and GitHub (see .gitattributes)."""
 
 
 @functools.cache
 def version() -> str:
-    """Version of the running code; never raises an error."""
+    """Return the version of the running code, without raising any error."""
     sources = Path(__file__).resolve().parents[1]
     return source_version(sources) or _installed_version(sources) or archive_version()
 
 
 def source_version(sources: Path) -> Optional[str]:
-    """Version of a checkout or an unpacked sdist; $ETADS_VERSION if it is built without either.
+    """Return $ETADS_VERSION if it is set, or else the version of a checkout or an unpacked sdist.
 
     Args:
-        sources: the folder with setup.py.
+        sources: the folder with setup.py; if it contains no such file, the result is None.
     """
     if not (sources / "setup.py").is_file():
         return None
@@ -44,7 +45,7 @@ def source_version(sources: Path) -> Optional[str]:
 
 
 def _checkout_version(sources: Path) -> str:
-    """Version according to git."""
+    """Return the version of a checkout according to git."""
     # in a git hook, these variables name another repository
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
@@ -63,19 +64,19 @@ def _checkout_version(sources: Path) -> str:
 
 
 def _installed_version(folder: Path) -> Optional[str]:
-    """Version in the name of the metadata that pip has put into ``folder``, site-packages, next to this package."""
+    """Return the version in the name of the metadata folder that pip created in ``folder`` (site-packages)."""
     names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
     return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
 
 
 def archive_version() -> str:
-    """Version of an archive, which knows its commit but not the number of commits; otherwise "unknown"."""
+    """Return the version of an archive, which contains the commit's hash (or "unknown") but no number of commits."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 
 
 def __getattr__(name: str) -> Any:
-    """Compute ``__version__`` on demand: git takes some milliseconds."""
+    """Compute ``__version__`` on demand, because running git takes a few milliseconds."""
     if name == "__version__":
         return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -117,7 +117,7 @@ checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ ${#inputs[@]} -eq 0 ] || [ ! -d "$run/shortened/extractor" ] ||
     die "${inputs[*]}: $run was trained on sentences that its extractor picks, so new documents need the extractor too: make a model folder with" \
         "etads-export $run FOLDER, and summarise them with etads-summarize FOLDER"
-[ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist makes it"
+[ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist creates it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"
 if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then

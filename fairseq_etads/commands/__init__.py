@@ -1,4 +1,4 @@
-"""One module per ``etads-*`` command: options and messages. The work is in :mod:`fairseq_etads.jobs` and below."""
+"""One module with the options and messages of each ``etads-*`` command. :mod:`fairseq_etads.jobs` does the work."""
 
 from ..platform.interrupts import end_quietly_while_importing
 

@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: ROUGE, novelty, repetition and lengths of several systems' summaries, side by side."""
+"""The command ``etads-analyse``: compare ROUGE, novelty, repetition and lengths of the summaries of several systems."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the first file of references in the report, where it is treated as a system."""
+"""Name of the first reference file in the report, which treats its summaries as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -35,22 +35,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Analyse the summaries of any number of systems: ROUGE, copied, new and repeated n-grams.",
+        description="Report ROUGE and the percentages of copied, new and repeated n-grams for any number of systems.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: percentage of a summary's words that its document has. new N: percentage of its N-grams that the document does
-  not have. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N: percentage
-  of its N-grams that occurred before in the summary. The second table shows the tenths of the documents from which
-  copied bigrams come. Details are in docs/evaluation.md. - as a FILE is standard input; any may be compressed (.gz,
-  .xz, .bz2, .zst).""",
+  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not occur
+  in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N:
+  percentage of its N-grams that occur earlier in the summary. The second table shows from which tenth of the documents
+  the copied bigrams come. docs/evaluation.md describes the details. Use - as FILE for standard input. Files may be
+  compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
     add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
-    add("--system", metavar="NAME=FILE", action="append", default=[], help="a system's summaries; may be repeated")
+    add(
+        "--system",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="name and summaries of a system; may be repeated",
+    )
     add(
         "--lead",
         metavar="N",
@@ -65,27 +71,27 @@ example:
         type=int,
         action="append",
         default=[],
-        help="add their first N words as a system; may be repeated",
+        help="add the documents' first N words as a system; may be repeated",
     )
     add(
         "--oracle",
         metavar="N",
         type=int,
-        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE",
+        help="add an oracle as a system: at most N sentences of each document, chosen greedily by ROUGE",
     )
     add(
         "--words",
         choices=list(WORD_SPLITTERS),
         default="words",
-        help="definition of a word, except in ROUGE (default: %(default)s)",
+        help="how to split text into words for all figures except ROUGE (default: %(default)s)",
     )
     add(
         "--format",
         choices=[*TABULATE_FORMATS, "json"],
         default="markdown",
-        help="format of the output (default: %(default)s)",
+        help="output format (default: %(default)s)",
     )
-    add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
+    add("--plot", metavar="FILE", help="file for plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
     add_scoring_options(parser, RESAMPLES)
     return parser
 
@@ -93,7 +99,7 @@ example:
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """Make the extracts for --lead, --lead-words and --oracle: name -> the sentences of each document's extract."""
+    """Return the extracts for --lead, --lead-words and --oracle: system -> sentences of each document's extract."""
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
     if args.oracle is not None:
@@ -110,12 +116,15 @@ def _extracts(
 def _analyse_all(
     sources: Sequence[str], systems: Dict[str, List[List[str]]], kind: str, settings: Settings
 ) -> Dict[str, Analysis]:
-    """Analyse each system: name -> figures.
+    """Analyse each system.
 
     Args:
         sources: the documents.
-        systems: name -> the sentences of each of its summaries.
+        systems: name of each system -> the sentences of each of its summaries.
         kind: a key of ``WORD_SPLITTERS``.
+
+    Returns:
+        name of each system -> its figures.
     """
     words = WORD_SPLITTERS[kind]
     analysers = {name: Analyser() for name in systems}
@@ -128,7 +137,7 @@ def _analyse_all(
 
 
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
-    """Make the report of ``etads-analyse``, as JSON types."""
+    """Return the report of ``etads-analyse`` as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
@@ -155,8 +164,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # Marks join the sentences, so that ROUGE sees the same sentences. With --sentence-mark '' it splits the text
-        # again.
+        # Join the sentences with marks, so that ROUGE sees the same sentences. With --sentence-mark '', ROUGE splits
+        # the text again.
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
@@ -176,8 +185,10 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format the table of figures and the table of copied bigrams' positions; ``form`` is tabulate's name of a
-    format.
+    """Format the table of figures, and the table with the positions of copied bigrams.
+
+    Args:
+        form: name of a table format of tabulate.
     """
     metrics = report["metrics"]
     rows, positions = [], []

@@ -1,4 +1,4 @@
-"""The command ``etads-average``: write a checkpoint with the mean of several checkpoints' weights."""
+"""The command ``etads-average``: average the weights of several checkpoints."""
 
 import argparse
 import os
@@ -16,8 +16,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Average the weights of several checkpoints of one training run.",
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
-    parser.add_argument("output", metavar="OUT", type=Path, help="checkpoint to write; must not exist")
-    parser.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="checkpoints of fairseq-train")
+    parser.add_argument("output", metavar="OUT", type=Path, help="file for the averaged checkpoint; must not exist")
+    parser.add_argument(
+        "checkpoints", metavar="CHECKPOINT", nargs="+", help="checkpoints to average, written by fairseq-train"
+    )
     return parser
 
 

@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="etads-compare [options] A B REF [REF ...]\n"
         "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
         "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Test whether one system is really better than another: paired tests on the ROUGE scores of the "
-        "same documents, or on the likelihoods of their references.",
+        description="Test whether one system is significantly better than another, with paired tests on the ROUGE "
+        "scores of the same documents or on the likelihoods of their references.",
         epilog="""\
 examples:
   etads-compare new.txt old.txt test.target
@@ -40,47 +40,47 @@ examples:
   etads-compare --likelihood runs/new runs/old
   etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
 
-  Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided p-values:
-  by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores, document by
-  document). Use --a and --b if each system was trained several times. The test, by Student's t, then includes the
-  spread among trainings as well as documents, so that a lucky seed is not mistaken for a better system. With a single
-  training on each side, the test says nothing about other trainings of the same systems. Documents that resemble each
-  other (news of one event, packages of one source) are not independent: give their families with --families, and whole
-  families are resampled. If you test several metrics or systems, correct the p-values for their number (Holm, or divide
-  the level). --likelihood compares how likely two trained models find the references (natural logarithm, mean over the
-  tokens of a summary). It varies far less than ROUGE, so it can detect smaller differences; but it says nothing about
-  the search.
-  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
+  The command prints the difference of the means, A minus B, with a 95 % confidence interval from a paired bootstrap. It
+  also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation (random
+  exchanges of the two systems' scores, document by document). Use --a and --b if each system was trained several times.
+  Student's t-test then accounts for the spread between trainings as well as between documents, so that a lucky seed is
+  not mistaken for a better system. With a single training of each system, the result does not extend to other trainings
+  of the same systems. Documents that resemble each other (news about one event, packages from one source) are not
+  independent. Name their families with --families to resample whole families. If you test several metrics or systems,
+  correct the p-values for the number of tests (with Holm's method, or by dividing the significance level). --likelihood
+  compares the log-likelihoods of the references under two trained models (natural logarithm, mean over the tokens of a
+  summary). The likelihood varies far less than ROUGE, so it can detect smaller differences, but it does not measure the
+  effect of the search. Use - as FILE for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
         "files",
         metavar="FILE",
         nargs="*",
-        help="A: one system's summaries, one per line; B: the other system's; REF: reference summaries, one per line",
+        help="summaries of the first system (A), summaries of the second system (B), and references (REF), each with "
+        "one summary per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), one file per training")
-    add("--b", metavar="B", nargs="+", default=[], help="the other system's summaries (or runs)")
-    add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
-    add("--families", metavar="FILE", help="file with the family of each document, one per line (up to the first tab)")
+    add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training")
+    add("--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training")
+    add("--figure", choices=list(FIGURES), default="f1", help="ROUGE figure to compare (default: %(default)s)")
+    add("--families", metavar="FILE", help="file with one line per document: its family, up to the first tab")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
         "--likelihood",
         action="store_true",
-        help="A and B are runs of scripts/train.sh; etads-likelihood scores them unless their scores are stored "
-        "already",
+        help="compare two runs of scripts/train.sh; etads-likelihood computes any scores that are not stored yet",
     )
-    add("--subset", metavar="NAME", help="data set with the references (default: test)")
-    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint of each run (default: best)")
-    add("--prepared", metavar="DIR", help="prepared data (default: each run's)")
+    add("--subset", metavar="NAME", help="split with the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to use in each run (default: best)")
+    add("--prepared", metavar="DIR", help="prepared data (default: the data of each run)")
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
     return parser
 
 
 class _Given(NamedTuple):
-    """Inputs of a comparison: files or runs of the two systems, one per training, and the references."""
+    """Inputs of a comparison: files or runs of the two systems, one per training, and reference files."""
 
     first: List[str]
     second: List[str]
@@ -92,10 +92,10 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Sort the arguments into files of A, of B, and references.
+    """Sort the arguments into files of A, files of B and references.
 
     Raises:
-        InputError: some are missing or too many.
+        InputError: arguments are missing, or there are too many.
     """
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
@@ -109,17 +109,17 @@ def _given(args: argparse.Namespace) -> _Given:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
     args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
-        raise InputError(f"--likelihood takes two runs, which include the references; {rest[0]} is not needed")
+        raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
     return _Given(first, second, rest)
 
 
 def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
-    """The number of each document's family (documents,), or None without ``--families``.
+    """Return the number of each document's family (documents,), or None without ``--families``.
 
     Raises:
-        InputError: the file does not have a line for each document.
+        InputError: the file does not contain one line per document.
     """
     if not args.families:
         return None
@@ -130,7 +130,11 @@ def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
 
 
 def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
-    """Rows of the report's "scores". first, second: (trainings, n, metrics)."""
+    """Create the rows of "scores" in the report.
+
+    Args:
+        first, second: scores of the two systems (trainings, n, metrics).
+    """
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])
     tests = (
@@ -154,14 +158,14 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
 
 
 def _names(given: _Given) -> Dict[str, Any]:
-    """Names of files for the report."""
+    """Return the file names for the report."""
     if given.has_several_trainings:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """Make the end of the signature."""
+    """Format the end of the signature."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
@@ -171,7 +175,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Make the report on ROUGE, as JSON types."""
+    """Return the report on ROUGE as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -204,7 +208,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """A run's likelihoods, cached or computed in a subprocess, so that this process does not need torch."""
+    """Return the likelihoods of a run, cached or from a subprocess, so that this process does not import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -214,10 +218,10 @@ def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Make the report on likelihoods, as JSON types.
+    """Return the report on likelihoods as a dictionary of JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the likelihoods are not for the same words.
+        InputError: a run cannot be scored, or the likelihoods belong to different words.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]
@@ -235,7 +239,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
 
 
 def _table(report: Dict[str, Any], figure: str) -> str:
-    """Format the table below the names of the files."""
+    """Format the table that is printed below the file names."""
     rows = report["scores"]
     several = "p_randomisation" not in next(iter(rows.values()))
     digits = 4 if LIKELIHOOD in rows else 2

@@ -1,4 +1,4 @@
-"""The command ``etads completion``: shell completion of commands, options and their values for bash and zsh."""
+"""The command ``etads completion``: complete commands, options and their values in bash and zsh."""
 
 import argparse
 import shlex
@@ -46,12 +46,12 @@ examples:
   etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
   source <(etads completion bash)                                               for this shell; likewise for zsh""",
     )
-    parser.add_argument("shell", choices=("bash", "zsh"), help="shell; both use the same script")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="name of the shell; the script is the same for both")
     return parser
 
 
 def completion() -> str:
-    """Make the script from the parsers of all commands."""
+    """Generate the script from the parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
     for name in by_name():
@@ -76,7 +76,7 @@ def completion() -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
-    """Yield a parser and its subcommands' parsers."""
+    """Return a parser and the parsers of its subcommands."""
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

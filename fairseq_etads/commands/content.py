@@ -15,10 +15,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-content",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a content model of the probability that a summary has a word or bigram of its document. "
-        "By it, decoding chooses among the hypotheses of the beam or, with an extractor, the sentences of a summary. "
-        "Of an extractor's run it reads the probabilities written by etads-select for the split train. It writes "
-        "RUN/content.npz.",
+        description="Train a content model, which predicts the probability that a summary contains a word or bigram of "
+        "its document, and write it to RUN/content.npz. Decoding with the model chooses among the hypotheses of the "
+        "beam or, with an extractor, chooses the sentences of a summary. If RUN is the run of an extractor, run "
+        "etads-select on the train split first.",
         epilog="""\
 examples:
   etads-content runs/mine
@@ -34,16 +34,21 @@ examples:
         "run",
         metavar="RUN",
         type=Path,
-        help="run of scripts/train.sh, or of an extractor, such as OUT/extractor of scripts/shorten.sh",
+        help="run folder of scripts/train.sh, or of an extractor, such as OUT/extractor of scripts/shorten.sh",
     )
-    add("--prepared", metavar="DIR", type=Path, help="prepared data (default: the training's, or RUN/prepared)")
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="prepared data (default: the data of the training, or RUN/prepared)",
+    )
     add(
         "--documents",
         metavar="N",
         type=int,
         default=DOCUMENTS,
-        help="compute features for N training documents (default: %(default)s); words and bigrams are counted in all "
-        "documents",
+        help="number of training documents for which to compute features (default: %(default)s); words and bigrams are "
+        "counted in all documents",
     )
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
     return parser

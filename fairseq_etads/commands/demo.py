@@ -1,4 +1,4 @@
-"""The command ``etads-demo``: a local web page on which a model folder summarises."""
+"""The command ``etads-demo``: summarise with a model folder on a local web page."""
 
 import argparse
 import logging
@@ -20,19 +20,19 @@ PORT = 8000
 EXAMPLES = """\
 examples:
   etads-demo model                  then open http://127.0.0.1:8000/
-  etads-demo model --open           opens it in the browser
-  etads-demo model --port 0         takes a port that is free, and says which
+  etads-demo model --open           open the page in the browser
+  etads-demo model --port 0         use a free port, and print its number
 
-The page shows a summary while it is being written, and which words of the document the model looks at and copies. It
-needs no network: nothing leaves this computer, and no other computer can open it. Needs the extra "demo"; etads doctor
-prints the line that installs it.
+The page shows a summary while it is being written, and which words of the document the model looks at and copies. The
+page needs no network: no text leaves this computer, and no other computer can open the page. The command needs the
+extra "demo"; etads doctor prints the line that installs it.
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try a model folder made by etads-export on a page in the browser.",
+        description="Try a model folder from etads-export on a page in the browser.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,10 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--host",
         default=LOOPBACK,
-        help="address to listen on; only this computer, 127.0.0.1 or localhost (default: %(default)s)",
+        help="address to listen on: 127.0.0.1 or localhost, which only this computer can open (default: %(default)s)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--no-open", dest="open", action="store_false", help="do not open it (default)")
+    parser.add_argument("--no-open", dest="open", action="store_false", help="do not open the page (default)")
     add_device(parser.add_argument)
     return parser
 
@@ -80,8 +80,8 @@ def _listen(port: int) -> socket.socket:
         InputError: the port is in use, or not permitted for this user.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port that was in use a minute ago counts as taken. On other systems it means something
-    # else.
+    # Without this option, a port remains unavailable for about a minute after its last use. On other systems, the
+    # option has a different meaning.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -98,14 +98,14 @@ def _load(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let every logger log everything
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq lets every logger log everything
     summarizer = Summarizer.load(args.folder, args.device)
     summarizer.summarize("A first text, so that the page need not wait.")  # this packs the weights and loads the rules
     return summarizer
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread and return its result or raise its error. Ctrl-C does not wait for it."""
+    """Run ``work`` in a separate thread, and return its result or raise its error. Ctrl-C does not wait for it."""
     outcome: Future[Any] = Future()
 
     def do() -> None:
@@ -126,8 +126,8 @@ def main(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # This does not run in the main thread, which stays alive. Its OpenMP threads and the worker's would outnumber
-        # the cores; waiting threads would fall asleep, and a summary would take up to twice as long.
+        # Do not load in the main thread: it stays alive, so its OpenMP threads and the worker's would outnumber the
+        # cores. Waiting threads would then sleep, and a summary would take up to twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"

@@ -47,7 +47,7 @@ def _versions() -> Iterator[Tuple[str, str]]:
 
 
 def _machine() -> Iterator[Tuple[str, str]]:
-    """Properties of this machine as reported by torch."""
+    """Yield the properties of this machine that torch reports."""
     import torch
 
     from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels

@@ -22,7 +22,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "demo": Command("fairseq_etads.commands.demo", "try a model on a page in the browser"),
     },
     "Prepare data": {
-        "corpus": Command("etads_preprocess.corpus", "read a corpus: parallel text of documents and summaries"),
+        "corpus": Command("etads_preprocess.corpus", "convert a corpus to parallel text of documents and summaries"),
         "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
         "prepare": Command("etads_preprocess.prepare", "tokenise text, build the dictionary, binarise"),
         "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
@@ -30,42 +30,42 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "labels": Command("fairseq_etads.commands.labels", "mark the words and sentences that summaries use"),
     },
     "Train": {
-        "models": Command("fairseq_etads.commands.models", "list architectures, their options, configurations"),
-        "plot": Command("fairseq_etads.commands.plot", "draw the curves of trainings"),
+        "models": Command("fairseq_etads.commands.models", "list architectures and their options"),
+        "plot": Command("fairseq_etads.commands.plot", "plot training curves"),
         "average": Command("fairseq_etads.commands.average", "average checkpoints"),
         "select": Command("fairseq_etads.commands.select", "score the words or sentences of documents with a selector"),
         "extract": Command(
-            "fairseq_etads.commands.extract", "write extracts: by a model, the lead, or the best possible ones"
+            "fairseq_etads.commands.extract", "extract sentences with a model, from the lead, or as an oracle"
         ),
         "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their most probable sentences"),
-        "content": Command("fairseq_etads.commands.content", "predict the words and bigrams of summaries"),
+        "content": Command("fairseq_etads.commands.content", "train a model of the words and bigrams of summaries"),
         "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
         "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
         "shortlist": Command("fairseq_etads.commands.shortlist", "learn the words that can occur in a summary"),
     },
     "Use a trained model": {
-        "export": Command("fairseq_etads.commands.export", "make a model folder of a training"),
+        "export": Command("fairseq_etads.commands.export", "write a model folder from a training run"),
         "tune": Command("fairseq_etads.commands.tune", "find good decoding options for a model folder"),
     },
     "Evaluate": {
-        "rouge": Command("fairseq_etads.commands.rouge", "ROUGE with confidence intervals"),
+        "rouge": Command("fairseq_etads.commands.rouge", "compute ROUGE with confidence intervals"),
         "compare": Command("fairseq_etads.commands.compare", "test whether one system is better than another"),
-        "analyse": Command("fairseq_etads.commands.analyse", "novelty, repetition and lengths of several systems"),
+        "analyse": Command("fairseq_etads.commands.analyse", "compare novelty, repetition and lengths of systems"),
         "likelihood": Command("fairseq_etads.commands.likelihood", "score references with a trained model"),
-        "human": Command("fairseq_etads.commands.human", "make sheets for human judges, and read them"),
+        "human": Command("fairseq_etads.commands.human", "create rating sheets for people, and evaluate ratings"),
     },
     "Help": {
         "doctor": Command("fairseq_etads.commands.doctor", "show versions, devices and extras, and try a summary"),
-        "completion": Command("fairseq_etads.commands.completion", "print the completion of bash or zsh"),
+        "completion": Command("fairseq_etads.commands.completion", "print shell completion for bash or zsh"),
     },
 }
-"""Commands by group and short name. All except the last group's are also installed as ``etads-NAME``."""
+"""Commands by group and short name. All except those in the last group are also installed as ``etads-NAME``."""
 
 LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Map short names to commands, of all groups."""
+    """Map the short names of all groups to their commands."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 

@@ -1,7 +1,4 @@
-"""The command ``etads-explain``: explain on a page why a model wrote its summary of a document.
-
-It is in this package because it reads documents in the same way as preparation.
-"""
+"""The command ``etads-explain``: explain on a page why a model wrote its summary of a document."""
 
 import argparse
 import itertools
@@ -20,23 +17,23 @@ from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_d
 
 EXAMPLES = """\
 examples:
-  etads-explain model article.txt --output page.html               the file is the document
+  etads-explain model article.txt --output page.html               the file is one document
   etads-explain model documents.txt --lines --document 3 -o page.html
   etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
-  etads-explain model articles/ --document all -o pages/           a page each, and pages/index.html
+  etads-explain model articles/ --document all -o pages/           one page per document, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
-  etads-explain model article.txt --json page.json                 the figures alone
+  etads-explain model article.txt --json page.json                 only the figures
 
-Open the page in a browser: it is one file and loads nothing from elsewhere. docs/explain.md says what is on it.
+Open the page in a browser. It is a single file, which loads no other files. docs/explain.md describes it.
 """
 LARGEST = 1_000
-"""Largest number of pages that --document all makes."""
+"""Maximum number of pages that --document all writes."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-explain",
-        description="Explain a model's summary on a page for a browser: attention of each word to the document, "
+        description="Write a web page that explains a model's summary: the attention of each word to the document, "
         "copied words, saliency, focus and coverage.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -48,15 +45,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="?",
         default=STANDARD_INPUT,
-        help="the document or documents: a file or a folder, plain or compressed; - is standard input (default)",
+        help="file or folder with one or more documents, plain or compressed; - is standard input (default)",
     )
-    add("--output", "-o", metavar="PAGE", help="file for the page; a folder with --document all")
+    add("--output", "-o", metavar="PAGE", help="file for the page; with --document all, folder for the pages")
     add("--json", metavar="FILE", help="file for the figures as JSON; - is standard output")
     add(
         "--document",
         metavar="N",
         default=None,
-        help="document to explain, by its id, name or number from 1; all: one page per document (default: the first)",
+        help="id, name or number (from 1) of the document to explain; all: one page per document (default: the first)",
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
     add_input_format(parser)
@@ -64,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         "--source-column",
         metavar="NAME",
         default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
+        help="field with the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
     add_device(add)
     add("--quiet", action="store_true", help="print errors only")
@@ -179,13 +176,13 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _title(args: argparse.Namespace, document: NewDocument) -> str:
-    """Title of the page for its document."""
+    """Return the title of the document's page."""
     name = "standard input" if args.file == STANDARD_INPUT else os.path.basename(os.path.normpath(args.file))
     return name if document.name == args.file else f"{name}, document {document.name}"
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
-    """Write a page for each document to --output, with an index."""
+    """Write a page for each document to --output, and an index."""
     from ..summarizer.explanation_page import index
 
     folder = Path(args.output)

@@ -1,7 +1,4 @@
-"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a folder for sharing.
-
-It is in this package, like ``etads-prepare``, because it reads that command's output.
-"""
+"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a model folder."""
 
 import argparse
 import json
@@ -29,7 +26,7 @@ examples:
   etads-export runs/mine model --extractor runs/long/extractor
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
-The folder is then all that is needed:
+Summarising then needs only the folder:
 
   etads-summarize model new-documents.txt
 """
@@ -38,54 +35,55 @@ The folder is then all that is needed:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
-        description="Make a model folder: weights (safetensors), settings (JSON), dictionaries, the subword model and "
-        "a model card. Loading it runs no code from the folder, so it can be shared.",
+        description="Write a model folder, which contains the weights (safetensors), settings (JSON), dictionaries, "
+        "the subword model and a model card. Loading a model folder runs no code from it, so it is safe to share.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
-    add("folder", metavar="FOLDER", type=Path, help="folder to make; it must not exist, or be empty")
+    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh or scripts/quickstart.sh")
+    add("folder", metavar="FOLDER", type=Path, help="folder to write; it must be empty or not exist yet")
     add(
         "--checkpoint",
         metavar="FILE",
         type=Path,
         help="checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
     )
-    add("--prepared", metavar="DIR", type=Path, help="training data (default: the folder that the training used)")
+    add("--prepared", metavar="DIR", type=Path, help="prepared data (default: the folder that the training used)")
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="dtype of stored weights; fp16 takes half the space (default: fp32)",
+        help="dtype of the stored weights; fp16 halves the size of the folder (default: fp32)",
     )
-    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, made by etads-shortlist")
+    add("--shortlist", metavar="FILE", type=Path, help="shortlist from etads-shortlist for decoding")
     add(
         "--extractor",
         metavar="RUN",
-        help="run of the sentence extractor that shortened the training text (scripts/train.sh --long, "
-        "scripts/shorten.sh or etads-shorten); the model folder then shortens long documents itself (default: the "
-        "extractor in RUN or with its prepared data, if there is one; none: no extractor)",
+        help="run folder of the sentence extractor that shortened the training text (scripts/train.sh --long, "
+        "scripts/shorten.sh or etads-shorten); with it, the model folder shortens long documents itself (default: the "
+        "extractor in RUN or next to its prepared data, if any; none: no extractor)",
     )
     add(
         "--content",
         metavar="RUN",
-        help="run with a content model of etads-content, by which the folder chooses the sentences of summaries (an "
-        "extractor's run) or among hypotheses (a summariser's), unless --choose says otherwise (default: the one in "
-        "the extractor's run or in RUN, if there is one; none: no content model)",
+        help="run folder with a content model from etads-content; unless --choose is given, a content model from the "
+        "run of an extractor chooses the sentences of summaries, and one from the run of a summariser chooses among "
+        "hypotheses (default: the content model in the extractor's run or in RUN, if any; none: no content model)",
     )
     card = parser.add_argument_group("model card")
-    card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
-    card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
+    card.add_argument("--title", help="title of the model card (default: the name of FOLDER)")
+    card.add_argument("--license", default="", help="license to state on the model card, such as mit or cc-by-4.0")
     card.add_argument("--language", default="", help="language of the texts, such as en")
     card.add_argument(
-        "--scores", metavar="FILE", type=Path, help="report of etads-rouge --json (default: RUN/rouge.json)"
+        "--scores", metavar="FILE", type=Path, help="report written by etads-rouge --json (default: RUN/rouge.json)"
     )
     others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
-        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
+        "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
+        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
+        + ")",
         without=["shortlist"],
     )
     return parser
@@ -113,7 +111,7 @@ def _best_of(run: Path) -> Optional[Path]:
 
 
 def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
-    """Find the run of the extractor: the one given, or the one that has shortened the training text of this run."""
+    """Find the run of the extractor: the given run, or the run that shortened the training text of this run."""
     if args.extractor is not None:
         return None if args.extractor == "none" else Path(args.extractor)
     for folder in dict.fromkeys((args.run, prepared.parent)):
@@ -124,15 +122,15 @@ def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
 
 
 def _picking(run: Path) -> Picking:
-    """Read how the extractor's sentences are selected; raises InputError if it has not selected any."""
-    return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
+    """Read the extractor's picking.json; raises InputError if the extractor has not shortened any documents."""
+    return Picking.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
 
 
 def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
-    """Find the file of the content model: in the run that is given, in the extractor's, or in RUN.
+    """Find the file of the content model in the run of --content, in the extractor's run or in RUN.
 
     Raises:
-        InputError: there is no such file; or it is an extractor's, and the folder gets none.
+        InputError: there is no such file, or it needs an extractor, and the folder will not contain one.
     """
     if args.content == "none":
         return None
@@ -144,23 +142,24 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
         raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
     if extractor is None and _of_extractor(path):
         raise InputError(
-            f"--content {args.content}: needs the extractor of its training: name its run with --extractor"
+            f"--content {args.content}: needs the extractor from its training; give its run with --extractor"
         )
     return path
 
 
 def _of_extractor(content: Path) -> bool:
-    """Tell whether a content model reads an extractor's probabilities; raises InputError if the file is damaged."""
+    """Return whether a content model reads an extractor's probabilities; raises InputError if the file is damaged."""
     from ..search.content.model import ContentModel
 
     return ContentModel.load(content, f"etads-content {content.parent} makes it").of_extractor
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
-    """Collect the inputs of the extractor's folder; ``make`` is :class:`~.summarizer.folder.export.Source`.
+    """Collect the inputs of the extractor's folder.
 
     Args:
         content: file of the content model.
+        make: :class:`~.summarizer.folder.export.Source`.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
@@ -173,7 +172,7 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """Read a report.json; empty if there is no readable one, because only the model card uses it."""
+    """Read a report.json. An unreadable report counts as empty, because only the model card uses it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -200,7 +199,7 @@ def _card_info(
 
 
 def _longest_target(report: Dict[str, Any]) -> Optional[int]:
-    """Length in tokens of the longest summary in the training data; None if the report does not say."""
+    """Return the length in tokens of the longest training summary; None if the report does not contain it."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
     except (KeyError, TypeError):
@@ -247,7 +246,7 @@ def main(args: argparse.Namespace) -> None:
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
-        print(f"including the extractor of this run, {extractor_run}: the model reads documents of any length")
+        print(f"including the extractor of this run, {extractor_run}, so the model reads documents of any length")
     choice = exported.config.decoding.get("choose", "none")
     if choice != "none":
         what = "the sentences of summaries" if choice == "content" else "among the hypotheses of the beam"

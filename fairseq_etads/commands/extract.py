@@ -1,4 +1,4 @@
-"""The command ``etads-extract``: summarise documents by their own sentences."""
+"""The command ``etads-extract``: summarise documents with sentences extracted from them."""
 
 import argparse
 import sys
@@ -19,17 +19,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-extract",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Extract sentences of prepared documents as summaries, one per line, for etads-rouge.",
+        description="Extract sentences from prepared documents as summaries, one per line, for etads-rouge.",
         epilog="""\
 ways:
   lead       the first sentences
-  oracle     the sentences that together recall the reference, chosen greedily: an upper bound for extraction
-  labels     the sentences in the labels of etads-labels --kind extract or --kind match
+  oracle     the sentences that together best recall the reference, chosen greedily; an upper bound for extraction
+  labels     the sentences labelled by etads-labels --kind extract or --kind match
   selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
-             sentences above it, but at least --at-least and at most --sentences
-  content    the sentences with the largest ROUGE that the content model of etads-content expects; with --hypotheses,
-             sentences that a summariser wrote are candidates, too
-  tagger     the sentences with the most probable words on average, according to etads-select (--arch word_tagger)
+             sentences above the threshold, but at least --at-least and at most --sentences
+  content    the sentences with the highest ROUGE expected by the content model of etads-content; with --hypotheses,
+             sentences written by a summariser are also candidates
+  tagger     the sentences with the highest mean probability of words according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
 examples:
@@ -39,20 +39,21 @@ examples:
   etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
       --sentences 30
 
-  Sentences are separated by the documents' marks (etads-prepare --source-sentence-marks), and keep their order.""",
+  Sentence marks (etads-prepare --source-sentence-marks) separate the sentences of a document. A summary keeps the order
+  of its sentences in the document.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
-    add("--by", choices=WAYS, required=True, help="see below")
-    add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
+    add("--by", choices=WAYS, required=True, help="way to choose sentences, see below")
+    add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
     add(
         "--selection",
         metavar="DIR",
         type=Path,
-        help="output folder of etads-select, for selector, content, tagger and phrases",
+        help="output folder of etads-select, which selector, content, tagger and phrases require",
     )
-    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
+    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
     add(
         "--sentences",
         metavar="N",
@@ -63,39 +64,39 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="for selector and tagger, instead of --sentences: the most probable sentences with N words in total; "
-        "for content: largest number of words of a summary (default: 1.15 times the mean of training)",
+        help="for selector and tagger: choose the most probable sentences with N words in total, instead of "
+        "--sentences; for content: maximum number of words in a summary (default: 1.15 times the mean in training)",
     )
     add(
         "--hypotheses",
         metavar="FILE",
         type=Path,
-        help="for content: output of fairseq-generate for the same documents, with --nbest, or the log of "
-        "scripts/generate.sh; its sentences are candidates next to the documents'",
+        help="for content: output of fairseq-generate --nbest for the same documents, or the log of "
+        "scripts/generate.sh; its sentences become candidates in addition to the sentences of the documents",
     )
     add(
         "--threshold",
         metavar="P",
         type=float,
-        help="threshold of phrases (default: 0.15) and of the selector (default: none)",
+        help="probability threshold for phrases (default: 0.15) and for the selector (default: none)",
     )
     add(
         "--at-least",
         metavar="N",
         type=int,
-        help="for the selector with --threshold: always take the N most probable (default: 1)",
+        help="for the selector with --threshold: always choose the N most probable sentences (default: 1)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read the first N tokens of a document (default: 400; content: the whole document)",
+        help="read only the first N tokens of a document (default: 400; for content: the whole document)",
     )
     return parser
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError for options that have impossible values or no effect, or are missing."""
+    """Raise InputError if options have impossible values, have no effect or are missing."""
     check_positive(
         sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
     )

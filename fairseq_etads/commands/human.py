@@ -31,16 +31,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Human evaluation: make blind rating sheets, and compute means and agreement of the ratings.",
+        description="Create blind rating sheets for human evaluation, and compute the means and agreement of ratings.",
         epilog="""\
 example:
   etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
       --items 100 --annotators 20 --each 10 --out sheets --key key.json
   etads-human score --key key.json sheets/*.csv
 
-  Every annotator gets one sheet in two formats, CSV for a spreadsheet and a page for a browser, and fills in either.
-  Keep the key secret: it tells which system each letter stands for. You can add the references as one more system.
-  Marks between sentences are not shown. - as a FILE of texts is standard input.""",
+  Each annotator receives one sheet in two formats, a CSV file for spreadsheets and a page for browsers, and fills in
+  one of them. Keep the key secret: it maps the letters on the sheets to systems. You can add the references as another
+  system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")
@@ -51,7 +51,7 @@ example:
         metavar="NAME=FILE",
         action="append",
         required=True,
-        help="a system's summaries, one per line; may be repeated",
+        help="name of a system and file with its summaries, one per line; may be repeated",
     )
     add(
         "--sentence-mark",
@@ -61,32 +61,38 @@ example:
     )
     add("--quiet", action="store_true", help="suppress warnings about the texts")
     add("--items", metavar="N", type=int, default=100, help="number of documents to judge (default: %(default)s)")
-    add("--annotators", metavar="N", type=int, default=3, help="number of sheets (default: %(default)s)")
+    add("--annotators", metavar="N", type=int, default=3, help="number of annotators and sheets (default: %(default)s)")
     add("--each", metavar="N", type=int, help="number of documents per annotator (default: all)")
     add(
         "--seed",
         metavar="N",
         type=int,
         default=SEED,
-        help="random seed of the documents and letters (default: %(default)s)",
+        help="random seed for the choice of documents and letters (default: %(default)s)",
     )
-    add("--out", metavar="DIR", type=Path, required=True, help="folder to write the sheets to")
-    add("--key", metavar="FILE", type=Path, required=True, help="file to write the key to, outside DIR")
-    score = commands.add_parser("score", help="read filled-in sheets")
+    add("--out", metavar="DIR", type=Path, required=True, help="folder for the sheets")
+    add("--key", metavar="FILE", type=Path, required=True, help="file for the key, outside DIR")
+    score = commands.add_parser("score", help="evaluate filled-in sheets")
     add = score.add_argument
     add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
-    add("--key", metavar="FILE", required=True, help="key made with the sheets")
+    add("--key", metavar="FILE", required=True, help="key of the sheets")
     add("--skip-malformed", action="store_true", help="report invalid lines and skip them")
-    add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="number of resamples (default: %(default)s)")
+    add(
+        "--bootstrap",
+        metavar="N",
+        type=int,
+        default=RESAMPLES,
+        help="number of bootstrap resamples (default: %(default)s)",
+    )
     add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
-    add("--json", metavar="FILE", help="also write everything to FILE")
+    add("--json", metavar="FILE", help="also write all results to FILE")
     return parser
 
 
 def _running_text(line: str, sentence_mark: str) -> str:
     """Format a line for readers, without marks between sentences.
 
-    Sentences are not put on separate lines: if only some systems mark them, that would tell the systems apart.
+    Sentences do not start new lines. Otherwise readers could recognise the systems that mark sentences.
     """
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 
@@ -99,10 +105,10 @@ def _make(args: argparse.Namespace) -> None:
         warn("etads-human", find_leftovers(name, summaries))
     sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
-        raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators will get that folder")
+        raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
-            raise ValueError(f"{path} exists; its sheets may have been given out already")
+            raise ValueError(f"{path} exists; its sheets may already have been distributed")
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
     key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
@@ -110,7 +116,7 @@ def _make(args: argparse.Namespace) -> None:
     args.key.parent.mkdir(parents=True, exist_ok=True)
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
-        # Spreadsheets recognise UTF-8 only by a byte order mark.
+        # Spreadsheets recognise UTF-8 only from a byte order mark.
         table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)
@@ -138,7 +144,7 @@ def _score(args: argparse.Namespace) -> None:
     if problems and not args.skip_malformed:
         raise ValueError(f"{len(problems)} wrong lines; correct them, or skip them with --skip-malformed")
     if not ratings:
-        raise ValueError("the sheets hold no rating")
+        raise ValueError("the sheets contain no ratings")
     expected = len(CRITERIA) * sum(len(letters) for sheet in key["sheets"].values() for letters in sheet.values())
     given = sum(len(rating.values) for rating in ratings)
     report = aggregate_ratings(ratings, key["systems"], args.bootstrap, args.seed)
@@ -157,7 +163,7 @@ def _score(args: argparse.Namespace) -> None:
     annotators = len({rating.annotator for rating in ratings})
     counts = f"ratings:{given}/{expected}|annotators:{annotators}/{len(key['sheets'])}|left-out:{len(problems)}"
     signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{version()}"
-    print(f"\n{given} of {expected} ratings were given\n{signature}")
+    print(f"\n{given} of {expected} ratings are filled in\n{signature}")
     if args.json:
         everything = {"criteria": report, "problems": problems, "signature": signature}
         write_text(args.json, json.dumps(everything, indent=2) + "\n")

@@ -24,17 +24,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Make labels for content selection from prepared documents and their summaries: files "
-        "labels.words.SPLIT or labels.sentences.SPLIT with one line per document. With --pairs, write "
-        "pairs of matching sentences instead.",
+        description="Label prepared documents for content selection, based on their summaries. Labels are written to "
+        "labels.words.SPLIT or labels.sentences.SPLIT, one line per document. With --pairs, write pairs of matching "
+        "sentences instead.",
         epilog="""\
 kinds:
-  words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for others
-  match          for each sentence of the summary, the sentence of the document with the highest recall of it
-  extract        the sentences that together recall the summary, chosen greedily
-  f1             the sentences that together are most like the summary, chosen greedily by the F1 of words and bigrams:
-                 fewer than with extract, and found much faster
-  distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
+  words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for other words
+  match          for each summary sentence, the document sentence that recalls it best
+  extract        the sentences that together best recall the summary, chosen greedily
+  f1             the sentences that together are most similar to the summary, chosen greedily by the F1 of words and
+                 bigrams; finds fewer sentences than extract, and is much faster
+  distribution   for each summary sentence, weights of the document sentences from the cosine of TF-IDF
 
 examples:
   etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
@@ -42,15 +42,14 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  --pairs writes a pair for each sentence of a summary: the sentence of the document that --kind match finds goes to
-  SPLIT.source, the summary's sentence to SPLIT.target. etads-prepare reads this text; a model trained on it rewrites
-  sentences. All kinds but words, and --pairs, need documents with sentence marks (etads-prepare
-  --source-sentence-marks). The four kinds of sentence labels share one file name: use --out to keep several.
-  docs/selection.md describes them.""",
+  --pairs writes one pair per summary sentence: the document sentence that --kind match finds to SPLIT.source, and the
+  summary sentence to SPLIT.target. etads-prepare reads this text, and a model trained on it rewrites sentences. --pairs
+  and all kinds except words require documents with sentence marks (etads-prepare --source-sentence-marks). The four
+  kinds of sentence labels share one file name, so use --out to keep several. docs/selection.md describes the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
-    add("--kind", choices=tuple(KINDS), help="kind of labels, see below (default: words)")
+    add("--kind", choices=tuple(KINDS), help="kind of label, see below (default: words)")
     add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder instead of labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     add(
@@ -58,19 +57,26 @@ examples:
         metavar="N",
         type=int,
         default=400,
-        help="read the first N tokens of a document, at least "
-        "as many as the models that use the labels (default: %(default)s)",
+        help="read only the first N tokens of a document; choose at least the limit of the models that use the labels "
+        "(default: %(default)s)",
     )
-    add("--out", metavar="DIR", type=Path, help="folder for the files (default: with the data)")
+    add("--out", metavar="DIR", type=Path, help="folder for the labels (default: the data folder)")
     add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="number of processes (default: %(default)s)")
     return parser
 
 
 def binarised(data: Path) -> Path:
-    """Find the folder with binarised data from DATA, which is this folder or etads-prepare's; raises InputError."""
+    """Find the folder with binarised data in ``data``.
+
+    Args:
+        data: output folder of etads-prepare, or its bin folder.
+
+    Raises:
+        InputError: there is no such folder.
+    """
     folder = data / "bin" if (data / "bin").is_dir() else data
     if not folder.is_dir():
-        raise InputError(f"DATA {data}: no such folder; etads-prepare makes it")
+        raise InputError(f"DATA {data}: no such folder; etads-prepare writes it")
     return folder
 
 

@@ -13,19 +13,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-likelihood",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Score the reference summaries of a prepared data set by their log-likelihood under a trained "
-        "model, for etads-compare --likelihood.",
+        description="Compute the log-likelihood of reference summaries under a trained model, for etads-compare "
+        "--likelihood.",
         epilog="""\
 examples:
-  etads-likelihood runs/etads                    # the test split, by checkpoint_best.pt
+  etads-likelihood runs/etads                    # the test split, with checkpoint_best.pt
   etads-likelihood runs/etads --subset valid --checkpoint last
 
-  The figures are written to RUN/likelihood-SUBSET-CHECKPOINT.json and reused while the checkpoint and the data are
-  unchanged. They are natural logarithms; the end symbol counts as a token of the summary.""",
+  The log-likelihoods are written to RUN/likelihood-SUBSET-CHECKPOINT.json, and reused as long as the checkpoint and the
+  data are unchanged. They are natural logarithms. The end symbol counts as a token of the summary.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
-    add("--subset", metavar="NAME", default="test", help="data set: train, valid or test (default: %(default)s)")
+    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh or scripts/quickstart.sh")
+    add("--subset", metavar="NAME", default="test", help="split to score: train, valid or test (default: %(default)s)")
     add_run_options(add)
     return parser
 

@@ -11,19 +11,19 @@ from ..platform.errors import InputError
 
 EXAMPLES = """\
 examples:
-  etads-models                       all architectures
-  etads-models etads                 the options of one
-  etads-models --configs configs     a file for fairseq-hydra-train of each
+  etads-models                       list all architectures
+  etads-models etads                 show the options of one
+  etads-models --configs configs     write a configuration of each for fairseq-hydra-train
 """
 
 VOCABULARY = 50_000
-"""Number of entries of the dictionary, unless --vocabulary is given."""
+"""Default number of entries in the dictionary, without --vocabulary."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
-        description="List the named architectures with their numbers of parameters, or the options of one of them.",
+        description="List the named architectures and their numbers of parameters, or show the options of one of them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -32,14 +32,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="size of the summaries' dictionary, or number of words known to summaries in a shared dictionary "
+        help="size of the summaries' dictionary or, with a shared dictionary, its number of words known to summaries "
         "(default: the same as for documents)",
     )
     parser.add_argument(
         "--configs",
         metavar="DIR",
         type=Path,
-        help="write DIR/ARCH.yaml for fairseq-hydra-train, for every architecture",
+        help="write DIR/ARCH.yaml, a configuration for fairseq-hydra-train, for every architecture",
     )
     return parser
 

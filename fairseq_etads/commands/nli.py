@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: entailment models, for the reward ``entail`` and for training on entailment."""
+"""The command ``etads-nli``: train and use entailment models, for the reward ``entail`` and training on entailment."""
 
 import argparse
 import math
@@ -16,8 +16,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-nli",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a model of the probability that a premise entails a hypothesis (decomposable attention, "
-        "Parikh et al. 2016), on SNLI and MultiNLI or on pairs made from a corpus's reference summaries.",
+        description="Train and evaluate a model that predicts the probability that a premise entails a hypothesis "
+        "(decomposable attention, Parikh et al. 2016). The training data are SNLI and MultiNLI, or pairs generated "
+        "from the reference summaries of a corpus.",
         epilog="""\
 examples:
   etads-nli synthesise runs/mine/text runs/nli/pairs
@@ -26,27 +27,27 @@ examples:
       --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
   etads-nli score nli snli_1.0_test.jsonl
 
-  Files of pairs are the published JSON lines, or have a line PREMISE<tab>HYPOTHESIS<tab>LABEL for each pair. The model
-  is a folder, which fairseq-train reads with --rewards entail --entail-model. docs/rewards.md describes all this.""",
+  Files of pairs contain the published JSON lines, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is a
+  folder, which fairseq-train reads with --rewards entail --entail-model. docs/rewards.md describes the reward.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)
     _add_train(commands)
     add = commands.add_parser("score", help="evaluate a model on pairs").add_argument
-    add("model", metavar="MODEL", type=Path, help="folder made by etads-nli train")
+    add("model", metavar="MODEL", type=Path, help="folder written by etads-nli train")
     add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
     add(
         "--out",
         metavar="FILE",
         type=Path,
-        help="also write the probability of entailment, one line for each labelled pair",
+        help="also write the probability of entailment to FILE, one line per labelled pair",
     )
     add_device(add)
     return parser
 
 
 def _add_synthesise(commands: Any) -> None:
-    add = commands.add_parser("synthesise", help="make pairs from reference summaries").add_argument
+    add = commands.add_parser("synthesise", help="generate pairs from reference summaries").add_argument
     add("text", metavar="TEXT", type=Path, help="folder with any of train.target, valid.target and test.target")
     add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
     add(
@@ -54,22 +55,24 @@ def _add_synthesise(commands: Any) -> None:
         metavar="N",
         type=int,
         default=100_000,
-        help="use at most N summaries of a split, at even intervals (default: %(default)s)",
+        help="use at most N evenly spaced summaries of each split (default: %(default)s)",
     )
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
 
 def _add_train(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a model; the same command continues after an interruption")
+    train = commands.add_parser(
+        "train", help="train a model; run the same command again to continue after an interruption"
+    )
     add = train.add_argument
     add("out", metavar="MODEL", type=Path, help="folder for the model")
     add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="training pairs")
-    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
+    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs on which to choose the best epoch")
     add(
         "--vectors",
         metavar="FILE",
-        help="word vectors in word2vec's text format, such as GloVe's, which are kept fixed (default: learn the "
-        "vectors)",
+        help="pretrained word vectors in the text format of word2vec, such as GloVe, which are not trained further "
+        "(default: learn the vectors)",
     )
     add(
         "--more-words",
@@ -77,7 +80,7 @@ def _add_train(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="with --vectors: texts with additional words to include, such as the summaries to be judged",
+        help="with --vectors: texts with additional words for the vocabulary, such as the summaries to score",
     )
     add(
         "--size",
@@ -97,24 +100,24 @@ def _add_train(commands: Any) -> None:
         metavar="N",
         type=int,
         default=5,
-        help="stop after N epochs without a better accuracy on --valid (default: %(default)s)",
+        help="stop if the accuracy on --valid does not improve for N epochs (default: %(default)s)",
     )
     add(
         "--seed",
         metavar="N",
         type=int,
         default=1,
-        help="random seed of weights, order and dropout (default: %(default)s)",
+        help="random seed for the weights, the order of the pairs and dropout (default: %(default)s)",
     )
     add(
         "--words",
         choices=WORD_KINDS,
         default="ptb",
-        help="tokenisation of raw text, as in etads-prepare --words for the summaries to be judged (default: "
+        help="tokenisation of raw text, which must match etads-prepare --words of the summaries to score (default: "
         "%(default)s)",
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
-    add("--hide-digits", action="store_true", help="replace each digit by #, as in Gigaword's headlines")
+    add("--hide-digits", action="store_true", help="replace each digit with #, as in Gigaword headlines")
     add_device(add)
 
 

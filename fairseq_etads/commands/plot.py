@@ -1,4 +1,4 @@
-"""The command ``etads-plot``: draw curves of one or several trainings from their logs."""
+"""The command ``etads-plot``: plot the curves of one or several trainings from their logs."""
 
 import argparse
 import sys
@@ -20,38 +20,38 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Draw the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm, "
-        "and all other logged figures.",
+        description="Plot the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm and "
+        "all other logged figures.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
   etads-plot runs/etads runs/basic --out comparison.pdf    # two trainings in the same panels
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
-  A RUN is a folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), plain or compressed; - is standard input. Each figure has a panel, with the
-  number of updates from left to right: a line for training, marked points for each validation set. If training
-  continued from a checkpoint, the later figures count. Curves of more than {MOST_POINTS} points show means over
-  neighbouring points. This needs matplotlib (pip install matplotlib).""",
+  RUN is a run folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
+  output; --log-format simple or json), plain or compressed; - is standard input. Each figure is drawn in its own panel
+  against the number of updates, with a line for training and marked points for each validation set. If training was
+  resumed from a checkpoint, later figures replace earlier ones. Curves with more than {MOST_POINTS} points show means
+  over neighbouring points. The command needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="folder of a training, or its log file")
+    add("runs", metavar="RUN", nargs="+", help="run folder of a training, or its log file")
     add(
         "--out",
         metavar="FILE",
-        help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
+        help=f"file for the plot: .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
     )
     add(
         "--figures",
         metavar="LIST",
-        help="figures to draw: names in the log, separated by commas, including names such as wps or wall that are "
-        "omitted by default (default: all figures about the model)",
+        help="comma-separated names of logged figures to draw, including those omitted by default, such as wps or wall "
+        "(default: all figures about the model)",
     )
     return parser
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Name each run for the legend by the last part of its path that distinguishes it from the others."""
+    """Name each run in the legend after the shortest end of its path that is unique."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -61,10 +61,10 @@ def short_names(runs: Sequence[str]) -> List[str]:
 
 
 def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
-    """Read each run's log; a run without figures is left out with a warning if others have some.
+    """Read the log of each run. Runs without figures are left out with a warning if other runs have figures.
 
     Raises:
-        InputError: a log cannot be read, or none has figures.
+        InputError: a log cannot be read, or no log contains figures.
     """
     logs: Dict[str, TrainingLog] = {}
     for name, given in zip(short_names(runs), runs):
@@ -83,7 +83,7 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
 
 
 def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
-    """Figures that --figures names; InputError if no log has one of them."""
+    """Return the figures named in --figures; raises InputError if a figure is in none of the logs."""
     if text is None:
         return None
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

@@ -1,4 +1,4 @@
-"""The command ``etads-rewrite``: summarise by sentences that an extractor selects and an abstractor rewrites."""
+"""The command ``etads-rewrite``: summarise with sentences that an extractor selects and an abstractor rewrites."""
 
 import argparse
 import math
@@ -25,7 +25,7 @@ examples:
   etads-rouge summaries.txt runs/mine/text/test.target
 
   --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
-  an interruption, the same command continues where it stopped. docs/rewrite.md describes the training of both.""",
+  an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
@@ -35,16 +35,22 @@ examples:
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="model that selects sentences until it stops; if it selects none, the first five are rewritten",
+        help="model that selects sentences; if it selects none, the first five sentences are rewritten",
     )
-    add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
-    add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
+    add(
+        "--abstractor",
+        metavar="CHECKPOINT",
+        type=Path,
+        required=True,
+        help="model that rewrites the selected sentences",
+    )
+    add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
     add(
         "--beam",
         metavar="N",
         type=int,
         default=5,
-        help="beam size for each sentence; 1: greedy (default: %(default)s)",
+        help="beam size for each sentence; 1: greedy search (default: %(default)s)",
     )
     add(
         "--diversity",
@@ -57,15 +63,15 @@ examples:
     add(
         "--rerank",
         action="store_true",
-        help="choose the combination of all sentences' hypotheses that repeats the fewest bigrams (default: the best "
-        "hypothesis of each sentence)",
+        help="combine hypotheses of all sentences so that the summary repeats as few bigrams as possible (default: "
+        "choose the best hypothesis of each sentence)",
     )
     add(
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: length for normalising scores. tokens includes the end symbol; words does not, as in "
-        "Chen and Bansal's code (default: %(default)s)",
+        help="with --rerank: length by which scores are normalised: tokens includes the end symbol, words does not, as "
+        "in Chen and Bansal's code (default: %(default)s)",
     )
     add(
         "--max-len",
@@ -84,7 +90,7 @@ examples:
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read the first N tokens of a document (default: as in the extractor's training)",
+        help="read only the first N tokens of a document (default: as in the extractor's training)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
     add_device(add)
@@ -92,7 +98,7 @@ examples:
 
 
 def checkpoint_of(path: Path, option: str) -> Path:
-    """Find the checkpoint that an option names, directly or by the folder of its training; raises InputError."""
+    """Find the checkpoint of an option that names a checkpoint or a run folder; raises InputError if it is missing."""
     checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
     if not checkpoint.is_file():
         raise InputError(f"{option} {path}: there is no checkpoint {checkpoint}")
@@ -114,7 +120,7 @@ def main(args: argparse.Namespace) -> None:
     if args.output.is_dir():
         raise InputError(f"OUTPUT {args.output}: it is a folder; name a file")
     if args.rerank and args.beam == 1:
-        raise InputError("--rerank: has no effect with --beam 1, which gives only one candidate")
+        raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
     folder = binarised(args.data)

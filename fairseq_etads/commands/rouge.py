@@ -1,4 +1,4 @@
-"""The command ``etads-rouge``: score summaries by ROUGE and other metrics."""
+"""The command ``etads-rouge``: score summaries with ROUGE and other metrics."""
 
 import argparse
 import json
@@ -21,8 +21,8 @@ def write_examples(
     """Write the scores of every line as JSON Lines, or as a tab-separated table if ``path`` ends in .tsv.
 
     Args:
-        scores: (n, metrics, 3), F1, precision and recall in [0, 100].
-        heads, figures: names and values (n, heads) of the scores that are not ROUGE.
+        scores: F1, precision and recall (n, metrics, 3) in [0, 100].
+        heads, figures: names and values (n, heads) of the scores other than ROUGE.
     """
     lines = []
     if path.endswith(".tsv"):
@@ -41,19 +41,19 @@ def _rouge_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-rouge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L, with 95 % confidence intervals.",
+        description="Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L with 95 % confidence intervals.",
         epilog="""\
 examples:
   etads-rouge output.txt test.target
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
   etads-rouge headlines.txt task1_ref*.txt --duc75
 
-  The first file is the system's output. Each line is one summary; line i of one file belongs to line i of the others.
-  With several reference files, the reference with the highest F1 counts, for each line and metric. "First sentence .
-  <q> second one ." has two sentences; sentences matter to ROUGE-L only. A line without a mark is split after . ! or ?
-  and white space, as in "a b . c d ."; since this also splits after abbreviations, prefer the mark. Publish the
-  signature with the scores: it names everything that they depend on.
-  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
+  HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
+  reference files, each line and metric uses the reference with the highest F1. "First sentence . <q> second one ."
+  contains two sentences, which matter only for ROUGE-L. A line without a mark is split after ".", "!" or "?" and white
+  space, as in "a b . c d .". This also splits after abbreviations, so prefer marks. Publish the signature with the
+  scores: it names everything on which they depend. Use - as a file name for standard input. Files may be compressed
+  (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
@@ -61,12 +61,12 @@ examples:
     add(
         "--duc75",
         action="store_true",
-        help="score as in DUC-2004: --bytes 75 --multi average, with the interval of recall",
+        help="score as in DUC-2004: --bytes 75 --multi average, with the confidence interval of recall",
     )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
     add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
-    add("--format", choices=["table", "json"], default="table", help="format of the output (default: %(default)s)")
+    add("--format", choices=["table", "json"], default="table", help="output format (default: %(default)s)")
     return parser
 
 

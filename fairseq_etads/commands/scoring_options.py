@@ -1,4 +1,4 @@
-"""Scoring options, reading of files, and warnings, shared by the evaluation commands."""
+"""Scoring options, file reading and warnings that the evaluation commands share."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Names of metrics from the value of --metrics, such as "1,2,L"; Lsum is rouge-score's name of our L."""
+    """Convert a value of --metrics, such as "1,2,L", to names of metrics. The package rouge-score calls our L Lsum."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
@@ -22,7 +22,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
     Args:
         resamples: the default of --bootstrap.
-        without: the effect of the value 0, for the option's help.
+        without: text for the help of --bootstrap about the value 0.
     """
     add = parser.add_argument
     add(
@@ -30,14 +30,14 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         metavar="LIST",
         type=metric_names,
         default=list(METRICS),
-        help="metrics, separated by commas: 1 … 9, L (sentence by sentence; Lsum is the same), Ljoined (the summary "
-        "as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
+        help="comma-separated ROUGE metrics: 1 … 9, L (computed sentence by sentence; same as Lsum), Ljoined (treats "
+        "the summary as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
     )
-    add("--no-stem", action="store_true", help="compare words, not their Porter stems")
+    add("--no-stem", action="store_true", help="compare words instead of their Porter stems")
     add(
         "--irregular",
         choices=["yes", "no"],
-        help="replace irregular forms by their base (children: child) using WordNet's lists, which come with "
+        help="replace irregular forms with their base forms (children: child), using the WordNet lists that come with "
         "ROUGE-1.5.5.pl (default: yes with perl, no with python)",
     )
     add(
@@ -46,12 +46,12 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         default=SENTENCE_MARK,
         help="separator of sentences within a line; '' for none (default: %(default)s)",
     )
-    add("--no-sentence-split", action="store_true", help="each line is one sentence; marks are dropped")
+    add("--no-sentence-split", action="store_true", help="treat each line as one sentence, and remove marks")
     add(
         "--backend",
         choices=BACKENDS,
         default="python",
-        help="implementation. python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)",
+        help="implementation: the package rouge-score (python) or ROUGE-1.5.5.pl (perl) (default: %(default)s)",
     )
     add(
         "--rouge-home",
@@ -62,19 +62,25 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--multi",
         choices=MULTI_CHOICES,
-        help="with several references: take the best by F1 for each line and metric, or average over all, as "
-        "ROUGE-1.5.5.pl does by default (default: best)",
+        help="with several references: use the reference with the best F1 for each line and metric, or average over "
+        "all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
-    add("--bootstrap", metavar="N", type=int, default=resamples, help=f"resamples{without} (default: %(default)s)")
+    add(
+        "--bootstrap",
+        metavar="N",
+        type=int,
+        default=resamples,
+        help=f"number of resamples{without} (default: %(default)s)",
+    )
     add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
-    add("--jobs", metavar="N", type=int, default=1, help="number of processes, which does not affect the scores")
-    add("--json", metavar="FILE", help="also write everything to FILE")
+    add("--jobs", metavar="N", type=int, default=1, help="number of processes; does not affect the scores")
+    add("--json", metavar="FILE", help="also write all results to FILE")
     add("--quiet", action="store_true", help="suppress warnings about the texts")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Settings from the options of :func:`add_scoring_options`.
+    """Create settings from the options of :func:`add_scoring_options`.
 
     Raises:
         ValueError: --rouge-home without --backend perl.
@@ -106,7 +112,7 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
 
 
 def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Parse the values of --system, NAME=FILE: name -> file.
+    """Map names to files from the values of --system, NAME=FILE.
 
     Raises:
         ValueError: a value has another form, or a name occurs twice or is among ``taken``.
@@ -129,12 +135,12 @@ def warn(prog: str, warnings: Iterable[str]) -> None:
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
-    """Raise ValueError, before long work begins, if a file cannot be written at the end.
+    """Raise ValueError before long work begins if its output file could not be written.
 
     Args:
         option: the option that names the file.
         name: the file; None if there is none.
-        suffixes: allowed endings of the name; none given: any.
+        suffixes: allowed endings of the name; without any, all are allowed.
     """
     if name is None:
         return

@@ -1,4 +1,4 @@
-"""The command ``etads-select``: compute a trained selector's probability of each word or sentence of the documents."""
+"""The command ``etads-select``: score each word or sentence of documents with a trained content selector."""
 
 import argparse
 import sys
@@ -12,37 +12,37 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-select",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the probability that a trained content selector (--arch word_tagger, sentence_extractor) "
-        "gives to each word or sentence of prepared documents, and write probabilities.words.SPLIT or "
+        description="Compute the selection probability of each word or sentence of prepared documents with a trained "
+        "content selector (--arch word_tagger, sentence_extractor), and write probabilities.words.SPLIT or "
         "probabilities.sentences.SPLIT.",
         epilog="""\
 examples:
-  etads-select runs/tagger                              # valid and test, by checkpoint_best.pt, into runs/tagger
+  etads-select runs/tagger                              # valid and test, with checkpoint_best.pt, to runs/tagger
   etads-select runs/tagger --subset train --report report.json
 
   fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
-  (etads-labels), it reports how well the selector finds them: the area under the ROC curve, F1 at --threshold, and the
-  best F1 of any threshold. docs/selection.md describes all this.""",
+  (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
+  --threshold, and the best F1 at any threshold. docs/selection.md describes selectors.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh, with checkpoints/")
-    add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
-    add("--out", metavar="DIR", type=Path, help="folder for the files (default: RUN)")
+    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh, with checkpoints/")
+    add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits to score (default: valid test)")
+    add("--out", metavar="DIR", type=Path, help="folder for the probabilities (default: RUN)")
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read the first N tokens of a document (default: as in training); later ones are not selected",
+        help="read only the first N tokens of a document; later tokens are not selected (default: as in training)",
     )
-    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: with the data)")
+    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
     add(
         "--threshold",
         metavar="P",
         type=float,
         default=0.15,
-        help="a unit is selected if its probability is above P (default: %(default)s)",
+        help="select words or sentences with a probability above P (default: %(default)s)",
     )
-    add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
+    add("--report", metavar="FILE", type=Path, help="also write the figures to FILE as JSON")
     add_run_options(add)
     return parser
 

@@ -17,11 +17,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Shorten the documents of parallel text to the sentences that an extractor finds most probable, "
         "in their original order. The result is text for etads-prepare.",
         epilog=f"""\
-OUT gets, for each split of the data,
-  SPLIT.source              the picked sentences of a document a line, with <q> between them
-  SPLIT.source.{FACTOR:<12} for each of them how likely it is, as a level from 1 to 8
+Files in OUT for each split of the data:
+  SPLIT.source              the picked sentences of each document in one line, with <q> between them
+  SPLIT.source.{FACTOR:<12} the probability of each picked sentence, as a level from 1 to 8
   SPLIT.target              the summaries of TEXT
-and RUN gets picking.json, the budget and the borders of the levels, which etads-export --extractor RUN reads.
+File in RUN, which etads-export --extractor RUN reads:
+  picking.json              the number of words and the boundaries of the levels
 
 examples:
   etads-prepare runs/mine/text full --source-sentence-marks --tokens word --size 20000 --words ptb
@@ -31,7 +32,7 @@ examples:
   etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
   etads-prepare short prepared --factors {FACTOR}
 
-  scripts/shorten.sh runs all but the last of these. docs/long.md describes them.""",
+  scripts/shorten.sh runs all of these commands except the last. docs/long.md describes them.""",
     )
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
@@ -41,14 +42,14 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="TEXT, prepared for the extractor by etads-prepare (default: RUN/prepared)",
+        help="data that etads-prepare made from TEXT for the extractor (default: RUN/prepared)",
     )
     add(
         "--words",
         metavar="N",
         type=int,
         default=WORDS,
-        help="pick sentences with at most N words in total (default: %(default)s)",
+        help="pick sentences with up to N words in total (default: %(default)s)",
     )
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     return parser

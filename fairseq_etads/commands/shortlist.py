@@ -15,49 +15,50 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shortlist",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Learn a shortlist from prepared training data: the most frequent words of summaries and, for "
-        "each word of documents, the associated words of summaries. Decoding with --shortlist FILE then "
-        "considers only these and the document's own words, which is faster with a large vocabulary.",
+        description="Learn a shortlist from prepared training data. It contains the most frequent words of summaries "
+        "and, for each word of documents, the associated words of summaries. Decoding with --shortlist FILE then "
+        "considers only these words and the document's own words, which is faster with a large vocabulary.",
         epilog="""\
 examples:
-  etads-shortlist runs/mine/prepared                              writes runs/mine/prepared/bin/shortlist.safetensors
+  etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors
   etads-shortlist runs/mine/prepared --frequent 2000 --out lists/wide.safetensors
   scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
-  At the end it reports how many words are on the list of a validation document, and how many words of the reference
-  summaries are on it. docs/decoding.md describes the costs and gains of a shortlist.""",
+  At the end, the command reports how many words the list of a validation document contains, and how many words of the
+  reference summaries are on the list. docs/decoding.md describes the costs and gains of a shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
-    add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} with the data)")
+    add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} in the data folder)")
     add(
         "--frequent",
         metavar="N",
         type=int,
         default=1000,
-        help="put the N most frequent words of summaries on every list (default: %(default)s)",
+        help="include the N most frequent words of summaries in every list (default: %(default)s)",
     )
     add(
         "--per-word",
         metavar="N",
         type=int,
         default=20,
-        help="maximum number of words associated with a word of a document (default: %(default)s)",
+        help="maximum number of associated words per document word (default: %(default)s)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         default=400,
-        help="learn from the first N tokens of a document, as many as the model reads (default: %(default)s)",
+        help="learn from the first N tokens of each document; choose the number that the model reads (default: "
+        "%(default)s)",
     )
     add(
         "--truncate-target",
         metavar="N",
         type=int,
         default=100,
-        help="learn from the first N tokens of a summary (default: %(default)s)",
+        help="learn from the first N tokens of each summary (default: %(default)s)",
     )
     return parser
 

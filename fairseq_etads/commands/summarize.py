@@ -1,7 +1,4 @@
-"""The command ``etads-summarize``: summarise new documents by a model folder.
-
-It is in this package because it reads documents in the same way as preparation.
-"""
+"""The command ``etads-summarize``: summarise new documents with a model folder."""
 
 import argparse
 import contextlib
@@ -28,28 +25,28 @@ from ..text.resumable import ResumableLines
 EXAMPLES = """\
 examples:
   echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
-  etads-summarize model article.txt                             the file is a document; its summary on the terminal
+  etads-summarize model article.txt                             the file is one document; print its summary
   etads-summarize model new-documents.txt --lines               every line is a document
-  etads-summarize model articles/ --output summaries.jsonl      every file in the folder is one; JSON lines
+  etads-summarize model articles/ --output summaries.jsonl      every file in the folder is a document; write JSON lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
   etads-summarize model --beam 8 --min-len 20 < documents.txt
 
-Each JSON line has "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
-(words that the model copied, with their characters in the document), "read" and "left_out" (numbers of the document's
-tokens), "surprisal" (see docs/using.md), and "problem" if the document has no summary. See docs/using.md.
+Each JSON line contains "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
+(words that the model copied, with their character positions in the document), "read" and "left_out" (numbers of the
+document's tokens), "surprisal", and "problem" if the document has no summary. docs/using.md describes these fields.
 
-After an interruption, run the command again with the same --output: it continues where it stopped. The exit status is
-1 if some documents have no summary because of problems with them, and 2 after any other error.
+After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
+if some documents could not be summarised, and 2 after any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Longest work, in seconds, that is repeated after an interruption."""
+"""Maximum number of seconds of work that is repeated after an interruption."""
 PROBLEMS_SHOWN = 10
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
-        description="Summarise new documents with a model folder made by etads-export.",
+        description="Summarise new documents with a model folder from etads-export.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,20 +57,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="*",
         default=[STANDARD_INPUT],
-        help="documents: files or folders, plain or compressed; - is standard input (default)",
+        help="files or folders with documents, plain or compressed; - is standard input (default)",
     )
     add_input_format(parser)
     add(
         "--source-column",
         metavar="NAME",
         default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
+        help="field with the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
     add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
     add(
         "--output-format",
         choices=("text", "jsonl"),
-        help="text: one summary per line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
+        help="text (one summary per line, in the order of the documents) or jsonl (default: jsonl if FILE ends in "
+        ".jsonl, else text)",
     )
     add_device(add)
     add_max_tokens(add)
@@ -82,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read before summarising them; 1: summarise each document immediately (default: "
+        help="number of documents to read before summarising them; 1 summarises each document immediately (default: "
         "%(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
@@ -91,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
-    """Settings that determine the lines of the output, apart from the documents."""
+    """Return the settings that determine the output, apart from the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
@@ -104,7 +102,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
 
 
 class _Report:
-    """Progress on a terminal, problems, and a summary of the results."""
+    """Reports of progress on a terminal, of problems, and of the number of summaries."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
@@ -124,7 +122,7 @@ class _Report:
             print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
-        """Count a document, and report any problem with it, and if it is unlike the training documents."""
+        """Count a document, and report if it has a problem or is unlike the training documents."""
         problem = document.problem or summary.problem
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
@@ -143,7 +141,7 @@ class _Report:
         self._bar.update()
 
     def _tell(self, kind: str, name: str, words: str) -> None:
-        """Report something about a document, unless the same has been reported for many."""
+        """Report something about a document, unless many documents have already had the same report."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
@@ -199,7 +197,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to standard output; returns the number of documents without one."""
+    """Write summaries to standard output, and return the number of documents without a summary."""
     summarizer = _load(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
@@ -215,12 +213,12 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
 
 
 def _files_in(names: Sequence[str]) -> List[Path]:
-    """Files in the folders among the paths."""
+    """List the files of all folders among the paths."""
     return [path for name in names if Path(name).is_dir() for path in Path(name).iterdir()]
 
 
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to --output, or continue an earlier run; returns the number of documents without one."""
+    """Write summaries to --output or continue an earlier run, and return the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")

@@ -1,7 +1,4 @@
-"""The command ``etads-tune``: choose decoding options of a model folder on documents with references.
-
-It is in this package because it reads documents in the same way as preparation.
-"""
+"""The command ``etads-tune``: choose decoding options of a model folder on documents with references."""
 
 import argparse
 import functools
@@ -33,18 +30,18 @@ TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
 PLOT = "tuning.png"
 EXAMPLES = """\
 examples:
-  etads-tune model valid.source valid.target                   20 trials; the table, and conclusions
+  etads-tune model valid.source valid.target                   run 20 trials; print a table and conclusions
   etads-tune model valid.jsonl --trials 50 --metric rougeL --write
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
-  etads-tune model valid.source valid.target --mert --write    the weights of --extractive-weights, by MERT
+  etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
 All decoding options (etads-summarize --help) can be searched except --infer-dtype and --ngram-ignore-tokens. Without
---search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len; the values of lengths come from
-the references. --range sets an option's values, and adds it to the search. Trial 0 has the folder's current defaults,
-so the best is never worse on these documents.
+--search, they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. The values of min-len and
+max-len come from the references. --range sets the values of an option, and adds it to the search. Trial 0 uses the
+folder's current defaults, so the best trial is never worse on these documents.
 
-After an interruption, or for more --trials, run the same command with the same --out: it continues where it stopped.
-See docs/tuning.md.
+To continue after an interruption or with more --trials, run the command again with the same --out. docs/tuning.md
+describes the search.
 """
 
 
@@ -56,21 +53,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="the model folder")
+    add("folder", metavar="FOLDER", type=Path, help="model folder to tune")
     add(
         "source",
         metavar="DOCUMENTS",
         type=Path,
-        help="documents, one per line; or JSON lines or CSV, which may also contain the references",
+        help="file with one document per line, or JSON lines or CSV, which may also contain the references",
     )
     add("target", metavar="REFERENCES", type=Path, nargs="?", help="references of the documents, in the same order")
-    add("--source-column", metavar="NAME", default="", help="field of the document (default: detected)")
-    add("--target-column", metavar="NAME", default="", help="field of the reference (default: detected)")
+    add("--source-column", metavar="NAME", default="", help="field with the document (default: detected)")
+    add("--target-column", metavar="NAME", default="", help="field with the reference (default: detected)")
     add(
         "--trials",
         metavar="N",
         type=int,
-        help=f"total number of settings to try (default: {TRIALS}); with --mert, of decoding rounds ({MERT_ROUNDS})",
+        help=f"total number of settings to try (default: {TRIALS}), or of decoding rounds with --mert (default: "
+        f"{MERT_ROUNDS})",
     )
     add(
         "--metric",
@@ -84,23 +82,28 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="use at most N documents, drawn at random and the same in every trial (default: %(default)s)",
+        help="use at most N documents, drawn at random once for all trials (default: %(default)s)",
     )
-    add("--search", metavar="LIST", default="", help="options to search, separated by commas")
+    add("--search", metavar="LIST", default="", help="comma-separated options to search, see below")
     add(
         "--range",
         metavar="NAME=VALUES",
         action="append",
         default=[],
         dest="ranges",
-        help="values of an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
+        help="values to try for an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
     )
     add(
         "--mert",
         action="store_true",
-        help="tune the weights of --extractive-weights instead, by minimum-error-rate training on n-best lists",
+        help="tune --extractive-weights instead, with minimum-error-rate training on n-best lists",
     )
-    add("--nbest", metavar="N", type=int, help="with --mert, hypotheses per document, and the beam size (default: 100)")
+    add(
+        "--nbest",
+        metavar="N",
+        type=int,
+        help="with --mert, number of hypotheses per document and size of the beam (default: 100)",
+    )
     add(
         "--starting-points",
         metavar="N",
@@ -113,9 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=1,
-        help="random seed of the search and of the documents (default: %(default)s)",
+        help="random seed for the search and for drawing documents (default: %(default)s)",
     )
-    add("--write", action="store_true", help="make the best options the defaults of FOLDER")
+    add("--write", action="store_true", help="store the best options as the defaults of FOLDER")
     add_device(add)
     add_max_tokens(add)
     add(
@@ -123,14 +126,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MIB",
         type=int,
         default=1024,
-        help="memory limit for encoder states, which are then computed once (default: %(default)s)",
+        help="memory in MiB for encoder states to reuse in all trials; 0: encode again in each trial (default: "
+        "%(default)s)",
     )
     add("--quiet", action="store_true", help="print only results and errors")
     return parser
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Read the texts of a file of lines or of a table; texts of several lines keep their line breaks."""
+    """Read the texts in a file of lines or a table. Texts of several lines keep their line breaks."""
     if str(path) == STANDARD_INPUT:
         raise InputError(f"{option} -: must be a file, because tuning reads it again when it is resumed")
     if not path.is_file():
@@ -154,7 +158,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 
 
 def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
-    """Documents, and references in one line each."""
+    """Read the documents, and read each reference as one line."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
@@ -169,7 +173,7 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
 
 
 def _ranges(given: List[str]) -> Dict[str, str]:
-    """Parse --range: option -> its values."""
+    """Map each option in --range to its values."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -182,7 +186,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
 
 
 def _listener(metric: str, quiet: bool) -> Any:
-    """Make a listener that shows progress on a terminal, and a line for each trial."""
+    """Create a listener that shows progress on a terminal, and prints a line for each trial."""
     from tqdm import tqdm
 
     from ..jobs.tuning.tune import Listener
@@ -224,7 +228,7 @@ def _listener(metric: str, quiet: bool) -> Any:
 
 
 def _check_matplotlib() -> bool:
-    """Tell whether the plot can be drawn."""
+    """Return whether the plot can be drawn, and warn if it cannot."""
     from ..evaluation.plots import check_matplotlib
 
     try:
@@ -302,7 +306,7 @@ def _try_options(
     ranges: Dict[str, str],
     common: Dict[str, Any],
 ) -> None:
-    """Try options, write their tables, and with --write the best ones to the folder."""
+    """Try options, write the tables, and with --write store the best options in the folder."""
     from ..jobs.tuning import report
     from ..jobs.tuning.proposals import check_optuna
     from ..jobs.tuning.tune import tune
@@ -345,7 +349,7 @@ def _tune_weights(
     out: Path,
     common: Dict[str, Any],
 ) -> None:
-    """Run minimum-error-rate training, and with --write put the best weights into the folder."""
+    """Run minimum-error-rate training, and with --write store the best weights in the folder."""
     from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
 
     summarizer = load()
@@ -375,7 +379,7 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """With --write, make options the folder's defaults; None: the folder's defaults are the best."""
+    """With --write, store options as the folder's defaults; None means that its defaults are already the best."""
     from ..summarizer.folder.defaults import set_decoding
 
     if not args.write:

@@ -1,4 +1,4 @@
-"""Verify data by checksums when it is loaded, and watch it while it is used."""
+"""Verify checksums of data when the data is loaded, and detect changes while it is used."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 from ..text.checksums import Checksums
 
-ADVICE = "Make the data again"
+ADVICE = "Create the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
 """Options of fairseq's --bpe classes that name a file made by etads-prepare."""
 
@@ -15,10 +15,10 @@ SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
 class DataChecks:
     """Refuses data that does not match DATA/SHA256SUMS, if that file exists.
 
-    fairseq maps data into memory, so changing a file in use would change what is read.
+    fairseq maps data files into memory, so a change to a file in use would change the data that is read.
 
     Attributes:
-        checked: data folder -> its checks so far.
+        checked: data folder -> the checksums of its files.
     """
 
     def __init__(self) -> None:
@@ -30,23 +30,23 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Compare the dictionaries, including the factors' ones, and factors.json; raises InputError."""
+        """Verify the dictionaries, including dictionaries of factors, and factors.json; raises InputError."""
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
-        """Compare all files of a split, and of its parts if it has any (train, train1, ...); raises InputError."""
+        """Verify all files of a split, and of its parts if there are any (train, train1, ...); raises InputError."""
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
 
     def check_unchanged(self) -> None:
-        """Raise InputError if a file has changed since it was compared."""
+        """Raise InputError if a file has changed since it was verified."""
         for checksums in self.checked.values():
             checksums.verify_unchanged()
 
 
 def refuse_empty(directory: str, split: str, languages: str) -> None:
-    """Raise ValueError if a split, or a part of it, has no pairs; fairseq's own error would not name it.
+    """Raise ValueError if a split or a part of it has no pairs; unlike fairseq's error, the message names the split.
 
     Args:
         languages: the suffixes of the files, such as "source-target".
@@ -59,7 +59,7 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
 
 
 def check_subword_model(args: Any) -> None:
-    """Compare the file of a --bpe class with SHA256SUMS in its folder; raises InputError."""
+    """Verify the file of a --bpe class with SHA256SUMS in its folder; raises InputError."""
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)
         if path and os.path.isfile(path):

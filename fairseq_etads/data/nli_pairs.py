@@ -1,6 +1,6 @@
-"""Read pairs of sentences for natural language inference: SNLI and MultiNLI as published, or text with tabs.
+"""Read pairs of sentences for natural language inference, from SNLI and MultiNLI as published or tab-separated text.
 
-Without torch and fairseq.
+This module needs neither torch nor fairseq.
 """
 
 import json
@@ -13,16 +13,16 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
-"""Relations of a premise to a hypothesis; a model's classes are in this order."""
+"""Relations between a premise and a hypothesis, in the order of a model's classes."""
 UNDECIDED = "-"
 """The label of SNLI and MultiNLI for a pair on which the annotators did not agree."""
 SKIPPED = "pairs without a label"
-"""Name of the count of unlabelled pairs in :func:`read_pairs`."""
+"""Name under which :func:`read_pairs` counts unlabelled pairs."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Share of words that may end in punctuation; abbreviations do."""
+"""Largest share of words that may end in punctuation, as abbreviations do."""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
@@ -32,7 +32,9 @@ def hide_digits(text: str) -> str:
 
 
 def punctuation_warning(words: Iterable[str], option: str) -> str:
-    """Warn if more than :data:`MOST_PUNCTUATED` of the words end in punctuation, such as "airplane."; else return "".
+    """Return a warning if more than :data:`MOST_PUNCTUATED` of the words end in punctuation; otherwise "".
+
+    Words such as "airplane." suggest that the text is not tokenised.
 
     Args:
         option: the option that selects the tokeniser.
@@ -52,7 +54,7 @@ def punctuation_warning(words: Iterable[str], option: str) -> str:
 
 
 class NliPair(NamedTuple):
-    """A premise, a hypothesis, and one of :data:`LABELS`. The texts are as in the file, not tokenised."""
+    """A premise, a hypothesis, and one of :data:`LABELS`. The texts are not tokenised, but unchanged."""
 
     premise: str
     hypothesis: str
@@ -63,12 +65,12 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
     """Yield the labelled pairs of a file, in order.
 
     Args:
-        path: SNLI's or MultiNLI's JSON lines if its name has ``.jsonl``; otherwise a line
-            "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair. Plain or compressed.
-        counts: a counter for the pairs that are skipped because their label is "-", under :data:`SKIPPED`.
+        path: a plain or compressed file. If its name contains ``.jsonl``, JSON lines as in SNLI or MultiNLI; otherwise
+            a line "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair.
+        counts: counter of the pairs that are skipped because their label is "-", under the key :data:`SKIPPED`.
 
     Raises:
-        InputError: the file cannot be read, or a line is not such a pair; the message names file and line.
+        InputError: the file cannot be read, or a line contains no valid pair; the message names file and line.
     """
     path = Path(path)
     split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
@@ -99,14 +101,15 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
     fields = tuple(line.split("\t"))
     if len(fields) != 3:
         raise ValueError(
-            f"{len(fields)} tab-separated fields instead of three: premise, hypothesis and label (the name of a file "
-            "of JSON lines ends in .jsonl)"
+            f"{len(fields)} tab-separated fields instead of three: premise, hypothesis and label (for JSON lines, the "
+            "file name must end in .jsonl)"
         )
     return fields
 
 
 def tabbed_line(pair: NliPair) -> str:
-    """Format a pair as a line for :func:`read_pairs`, with its line end; white space inside a text becomes single
-    spaces.
+    """Format a pair as a line for :func:`read_pairs`, including the line end.
+
+    White space inside a text is replaced by single spaces.
     """
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

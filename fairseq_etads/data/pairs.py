@@ -1,4 +1,4 @@
-"""Pairs of document and summary. Texts are truncated here and nowhere else."""
+"""Pairs of document and summary. Only this module truncates texts."""
 
 import logging
 import os
@@ -18,9 +18,9 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """The suffixes of documents and summaries by the names of a data folder's files; None, None without such files.
+    """Find the suffixes of documents and summaries from the file names in a data folder; (None, None) without files.
 
-    fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it finds that first.
+    fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it comes first.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)
@@ -32,7 +32,7 @@ def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
 def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
     """Keep the first ``limit`` tokens of a text (int tensor (T,)) and the end symbol, which is added if it is missing.
 
-    Without ``ends_if_cut``, a longer text gets no end symbol.
+    If ``ends_if_cut`` is False, a text that is cut ends without the end symbol.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -41,14 +41,14 @@ def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> 
 
 
 class TruncatedDataset(BaseWrapperDataset):
-    """A dataset of token sequences, each cut to ``limit`` tokens and the end symbol.
+    """A dataset of token sequences, each truncated to ``limit`` tokens and the end symbol.
 
     Args:
         dataset: sequences of token ids (T,), with or without the end symbol.
-        sizes: lengths of the documents with the end symbol.
+        sizes: lengths of the sequences with the end symbol.
         limit: number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether truncated sequences get an end symbol, too.
+        ends_if_cut: whether truncated sequences also end with the end symbol.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -71,13 +71,14 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """Text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
+        """Return a text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log the amount of truncated text, if any; ``what`` names the texts.
+        """Log the amount of text cut off, if any; ``what`` names the texts.
 
-        Texts of a single token are not reported: their reader does without them, as extractors do without summaries.
+        Nothing is logged if the limit is a single token, because the texts are then not used, such as the summaries of
+        an extractor.
         """
         if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
@@ -93,17 +94,17 @@ class SummarizationDataset(FactoredPairs):
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: the data, as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: number of tokens to keep, not counting the end symbol.
-        ends_if_cut: whether truncated summaries get an end symbol, too; otherwise their last target is a word.
+        ends_if_cut: whether truncated summaries also end with the end symbol; otherwise their last target is a word.
         name: name of the texts in the log, such as "train".
-        factors: name -> a value for each token of the documents; truncated and padded like them.
-        sort_within: in training, shuffle for every epoch and then sort groups of this size by length; 0: sort all once,
-            as fairseq does.
-        references: number of pairs, from the first, for which batches also hold the untruncated summaries as
-            "references", a list of (T,); None for other pairs.
+        factors: name -> a value for each token of the documents, truncated and padded like the tokens.
+        sort_within: in training, shuffle in every epoch and then sort groups of this size by length; 0: sort all pairs
+            once, as fairseq does.
+        references: number of pairs, from the first, for which batches contain the untruncated summaries under
+            "references", a list of (T,); the list contains None for other pairs.
         kwargs: further arguments of ``LanguagePairDataset``.
 
     Attributes:
-        token_values: name -> numbers for the documents' tokens, which batches hold under this name.
+        token_values: name -> numbers for the documents' tokens, which batches contain under this name.
 
     Raises:
         ValueError: the numbers of summaries and documents differ.
@@ -135,7 +136,7 @@ class SummarizationDataset(FactoredPairs):
         summaries = None
         if tgt is not None and tgt_sizes is not None and tgt_dict is not None:
             if len(tgt) != len(src):
-                raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; make the data again")
+                raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; create the data again")
             summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos(), ends_if_cut)
             summaries.report(f"{name} summaries")
         super().__init__(
@@ -155,7 +156,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Tell whether an epoch may use the previous epoch's batches; fairseq reads this."""
+        """Tell fairseq whether an epoch may reuse the previous epoch's batches."""
         return not self._sorts_in_parts
 
     @property
@@ -163,21 +164,21 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Note the next epoch; fairseq calls this before it makes the epoch's batches."""
+        """Record the next epoch; fairseq calls this method before it creates the batches of the epoch."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
-        """Order of the documents for batching: by length, or shuffled and then sorted in groups."""
+        """Return the order of documents for batching: by length, or shuffled and then sorted by length in groups."""
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # Before this call fairseq seeds numpy with --seed, which is the same for all epochs.
+        # Before this call, fairseq seeds numpy with --seed, which is the same for all epochs.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """Collate like fairseq, with "references" if requested, and with ``token_values``."""
+        """Collate like fairseq, and add "references" if requested and the ``token_values``."""
         batch = super().collater(samples, pad_to_length)
         add_token_values(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
@@ -194,8 +195,8 @@ class SummarizationDataset(FactoredPairs):
     ) -> List[np.ndarray]:
         """Batch all documents, in the order of ``indices``.
 
-        In training, validation and generation, fairseq silently drops the last batch (the longest documents) if its
-        size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
+        fairseq's method silently drops the last batch (the longest documents) in training, validation and generation if
+        its size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

@@ -1,4 +1,4 @@
-"""The settings of etads-prepare, stored in prepare.json, and the options that treat new text in the same way."""
+"""The settings of etads-prepare, stored in prepare.json, and the options for processing new text in the same way."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -16,19 +16,19 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of etads-prepare that determine the result; prepare.json has them under these names.
+    """Options of etads-prepare that determine the result; prepare.json stores them under these names.
 
     Attributes:
         tokens: kind of tokens, one of TOKENS.
         words: kind of words, one of WORD_KINDS; empty for the default of ``tokens``.
         size: number of BPE merges, SentencePiece pieces or words; GPT-2's pieces are fixed.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
-        separate: whether to make separate dictionaries for documents and summaries, of ``source_size`` and
-            ``target_size`` words; 0 means ``size`` words, or all subwords. Otherwise both sides share a dictionary.
-            Summaries know ``target_size`` of its words; 0 means all that the documents know.
+        separate: whether to create separate dictionaries for documents and summaries, of ``source_size`` and
+            ``target_size`` words; 0 means ``size`` words, or all subwords. Otherwise, both sides share a dictionary,
+            and ``target_size`` of its words are known in summaries; 0 means all words known in documents.
         factors: names of source factors, from FACTORS.
         tf_bins, idf_bins: numbers of bins of tf and idf.
-        spacy_model: model for the factors pos and ner; empty: they are read from files.
+        spacy_model: model for the factors pos and ner; if empty, these factors are read from files.
     """
 
     tokens: str = "bpe"
@@ -51,27 +51,27 @@ class Settings:
 
     @property
     def reads_raw_text(self) -> bool:
-        """True if subwords are made from text that is not split into words first."""
+        """Tell whether subwords are created from raw text, without splitting it into words first."""
         return self.is_sentencepiece or self.tokens == "gpt2"
 
     @property
     def word_kind(self) -> str:
-        """Kind of words, one of WORD_KINDS: ``words``, or the default."""
+        """Return the kind of words, one of WORD_KINDS: ``words``, or the default."""
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
-        """Names of the subword model's files, the one that encodes text first."""
+        """Return the names of the subword model's files; the file that encodes text comes first."""
         files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
     def needed_files(self) -> List[str]:
-        """The ``subword_files`` that encode text; SentencePiece's other file is for people."""
+        """Return the ``subword_files`` that encode text, without SentencePiece's readable list of pieces."""
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
-        """Raise InputError, which names the option, for values that are impossible or incompatible."""
+        """Raise InputError for impossible or incompatible values; the message names the option."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -92,7 +92,7 @@ class Settings:
         if self.tokens == "gpt2":
             self._check_gpt2()
         if len(set(self.factors)) != len(self.factors):
-            raise InputError(f"--factors {' '.join(self.factors)}: name each once")
+            raise InputError(f"--factors {' '.join(self.factors)}: name each factor once")
         for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
             if bins < 2:
                 raise InputError(f"{option} {bins}: choose 2 or more")
@@ -120,22 +120,20 @@ class Settings:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
     def wanted_words(self) -> Dict[str, int]:
-        """Minimum number of words that each side ("source", "target") is to know; sides without a minimum are
-        omitted.
-        """
+        """Return the minimum number of known words of each side ("source", "target") that has a minimum."""
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "Settings":
-        """Restore the settings that :meth:`record` wrote.
+        """Restore the settings from the result of :meth:`record`.
 
         Raises:
-            ValueError: the record has another form; the message names the wrong name or value.
+            ValueError: the record has a different form; the message reports the wrong name or value.
         """
         if not isinstance(record, dict):
-            raise ValueError("settings is not an object")
+            raise ValueError("settings is not a JSON object")
         defaults = asdict(cls())
         for name, value in record.items():
             if name not in defaults:
@@ -147,22 +145,22 @@ class Settings:
                 raise ValueError(f"{name} is {record[name][:40]!r}, not one of {', '.join(filter(None, choices))}")
         unknown = [value for value in record.get("factors", []) if value not in FACTORS]
         if unknown:
-            raise ValueError(f"factors has {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
+            raise ValueError(f"factors contains {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
         return cls(**record)
 
     def record(self) -> Dict[str, Any]:
-        """Settings for prepare.json: the first three, and all others that are not at their defaults."""
+        """Return the settings for prepare.json: the first three, and all others that differ from their defaults."""
         defaults = asdict(Settings())
         always = ("tokens", "size", "lowercase")
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Options with which fairseq-interactive and fairseq-generate treat text like that in ``out``; without dashes.
+    """Return the options, without dashes, with which fairseq processes new text like the prepared text in ``out``.
 
     Args:
         record: settings as in prepare.json.
-        out: the folder of prepared data, which holds the subword model.
+        out: the folder of prepared data, which contains the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -183,12 +181,12 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
 
 def command_line(options: Dict[str, Any]) -> List[str]:
-    """Format options as the words of a command line; the value True stands for a flag."""
+    """Format options as the words of a command line; an option with the value True is a flag."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Options with which fairseq treats new text like the text of a folder of prepared data.
+    """Return the options with which fairseq processes new text like the text of a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -199,7 +197,7 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
 
 
 def settings_of(prepared: Path, option: str) -> Settings:
-    """Settings of a folder of prepared data, which ``option`` names.
+    """Read the settings of a folder of prepared data, which ``option`` names.
 
     Raises:
         InputError: the folder is incomplete, or prepare.json is damaged.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
-    """Tokens of a text (ids (T,)) without its end symbol."""
+    """Return the tokens of a text (ids (T,)) without its end symbol."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
 
@@ -19,7 +19,7 @@ class PreparedPairs:
         pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        unk: the unknown word, which can stand for any word.
+        unk: the unknown word, which can represent any word.
     """
 
     def __init__(self, pairs: Any):
@@ -31,7 +31,7 @@ class PreparedPairs:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Dictionary of the documents."""
+        """Return the dictionary of the documents."""
         dictionary: Dictionary = self._pairs.src_dict
         return dictionary
 
@@ -40,13 +40,13 @@ class PreparedPairs:
         return self._pairs.tgt is not None
 
     def document(self, number: int) -> List[str]:
-        """All tokens of a document."""
+        """Return all tokens of a document."""
         return tokens_of(self._pairs.src.dataset[number], self._pairs.src_dict)
 
     def summary(self, number: int) -> List[str]:
-        """All tokens of a summary."""
+        """Return all tokens of a summary."""
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def without_unknown(self, words: List[str]) -> List[str]:
-        """Words of a summary; an unknown one becomes the empty word, which does not match any of the document's."""
+        """Replace unknown words of a summary by empty words, which match no word of the document."""
         return ["" if word == self.unk else word for word in words]

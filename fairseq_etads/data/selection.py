@@ -1,4 +1,4 @@
-"""Values of a document's tokens and sentences from files of labels and probabilities, for training and decoding."""
+"""Values for the tokens and sentences of documents, from files of labels or probabilities."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -15,9 +15,9 @@ from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0
-"""Value of a token that has none: the end symbol, sentence marks, and padding."""
+"""Value of tokens without a label or probability: the end symbol, sentence marks and padding."""
 CHECKED = 200
-"""Number of documents, evenly spaced, that are compared with a file when it is opened; others are checked when read."""
+"""Number of evenly spaced documents that are checked when a file is opened; others are checked when they are read."""
 
 
 class TokenValues:
@@ -28,13 +28,14 @@ class TokenValues:
     Args:
         path: path of the file.
         unit: "words" or "sentences".
-        documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
+        documents: ids (T,) of each document with the end symbol, untruncated.
+        sizes: lengths of the documents.
         dictionary: the dictionary of the documents.
         limit: number of tokens that are read, not counting the end symbol.
         option: the option that named the file, for messages.
 
     Raises:
-        InputError: the file is damaged, or was made for other documents or for fewer tokens than are read.
+        InputError: the file is damaged, or was created for other documents or for fewer tokens than are read.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class TokenValues:
         longest = max(map(int, sizes), default=1) - 1
         if made < min(limit, longest):
             raise InputError(
-                f"{option}: {path} was made from the first {made} tokens of each document, but --truncate-source is "
-                f"{limit}: make it again with --truncate-source {limit}"
+                f"{option}: {path} was created from the first {made} tokens of each document, but --truncate-source is "
+                f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
             self.file.row_of(number, tokens_of(documents[number], dictionary))
@@ -66,15 +67,15 @@ class TokenValues:
         """Raise InputError if the file has another kind of labels than required."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
-                f"{self.option}: {self.file.path} contains distributions, which do not select sentences; make it with "
-                "etads-labels --kind extract or match"
+                f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
+                "with etads-labels --kind extract or match"
             )
 
     def __len__(self) -> int:
         return len(self.file)
 
     def __getitem__(self, number: int) -> Tensor:
-        """Values of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
+        """Return the values of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         tokens = tokens[: self._limit]
@@ -87,7 +88,7 @@ class TokenValues:
         return torch.tensor([*values[: len(tokens)], MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the values of documents (B, S) with these indices: (B, S), float32, MISSING at padding too."""
+        """Collate the values of the documents (B, S) with indices ``numbers``: (B, S), float32, MISSING at padding."""
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
             table[row, tokens[row] != pad] = self[number]
@@ -114,21 +115,22 @@ class TokenValues:
 class SentenceTargets(TokenValues):
     """Distributions over the sentences of each document of a split, one for each sentence of its summary.
 
-    The file is made by ``etads-labels --kind distribution``. In a truncated document, the remaining sentences share the
-    whole weight. So a file can be used with every ``--truncate-source`` up to the one with which it was made. If the
-    remaining sentences have no weight, the row is 0. See :class:`TokenValues` for arguments and errors.
+    The file is created by ``etads-labels --kind distribution``. In a truncated document, the weights of the remaining
+    sentences are rescaled to sum to 1, so a file can be used with any ``--truncate-source`` up to the value with which
+    it was created. If the remaining sentences have no weight, the row is 0. See :class:`TokenValues` for arguments and
+    errors.
     """
 
     def _check_kind(self) -> None:
         kind = self.file.header.get("kind")
         if kind != "distribution":
             raise InputError(
-                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are not distributions; make it "
-                "with etads-labels --kind distribution"
+                f"{self.option}: {self.file.path} contains labels of the kind {kind}, which are not distributions; "
+                "create it with etads-labels --kind distribution"
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Targets of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
+        """Return the targets (n, m), float32, of one document with m sentences and n non-empty summary sentences."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of sentences that the model reads
@@ -145,7 +147,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the targets of documents (B, S) with these indices: (B, n, m), float32; missing ones are 0."""
+        """Collate the targets of the documents with indices ``numbers``: (B, n, m), float32; missing targets are 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -155,9 +157,9 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """Sentences of each document of a split that match its summary's sentences, in the summary's order.
+    """Sentences of each document of a split that match the sentences of its summary, in the summary's order.
 
-    The file is made by ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
+    The file is created by ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
     :class:`TokenValues` for arguments and errors.
     """
 
@@ -165,12 +167,12 @@ class SentenceOrder(TokenValues):
         kind = self.file.header.get("kind")
         if kind != "match":
             raise InputError(
-                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are not in the order of the "
-                "summary; make it with etads-labels --kind match"
+                f"{self.option}: {self.file.path} contains labels of the kind {kind}, which are not in the order of "
+                "the summary; create it with etads-labels --kind match"
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Numbers of one document's sentences: (n,), int64."""
+        """Return the numbers of one document's matching sentences: (n,), int64."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -181,7 +183,7 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the sentences of documents (B, S) with these indices: (B, n), int64, -1 after the last one."""
+        """Collate the sentences of the documents with indices ``numbers``: (B, n), int64, -1 after the last one."""
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -190,7 +192,7 @@ class SentenceOrder(TokenValues):
 
 
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add to a batch its documents' ``values``, under their names; see :meth:`TokenValues.collate`."""
+    """Add the ``values`` of a batch's documents to the batch, under their names; see :meth:`TokenValues.collate`."""
     if not batch:
         return
     for name, dataset in values.items():
@@ -204,9 +206,9 @@ class DocumentLabels:
         cfg: the task's options.
 
     Attributes:
-        unit: the units of the labels, "words" or "sentences"; None: the models need none.
-        in_order: whether labels are sentences in the order of the summary, see :class:`SentenceOrder`.
-        reads_targets: whether --selection-loss uses distributions over sentences, see :class:`SentenceTargets`.
+        unit: the units of the labels, "words" or "sentences"; None if the models need no labels.
+        in_order: whether labels are sentences in the order of the summary; see :class:`SentenceOrder`.
+        reads_targets: whether --selection-loss needs distributions over sentences; see :class:`SentenceTargets`.
     """
 
     def __init__(self, cfg: Any):
@@ -216,11 +218,11 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Add a model's labels to batches; see the attributes."""
+        """Add labels for a model to batches; the arguments are the attributes of these names."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
-        """Add to batches the labels that a criterion needs, by its options ``cfg`` and its class."""
+        """Add the labels to batches that a criterion with the options ``cfg`` and this class needs."""
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
         if getattr(criterion, "reads_labels", None) is False:
@@ -230,7 +232,7 @@ class DocumentLabels:
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """Load the values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
+        """Load values for a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
             directory: folder with the data.
@@ -240,7 +242,7 @@ class DocumentLabels:
             decodes: whether summaries of the split are generated.
 
         Raises:
-            InputError: see :class:`TokenValues`; or there is no file.
+            InputError: a file is missing or unsuitable; see :class:`TokenValues`.
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit

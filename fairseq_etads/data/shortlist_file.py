@@ -1,8 +1,9 @@
-"""Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`); loading fails with other dictionaries.
+"""Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`), which can be loaded only with the same dictionaries.
 
-The files are in the safetensors format: they hold numbers and texts, and no executable code. "frequent" (F,) and
-"together" (V_s, k) are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1
-fills rows with fewer than k. The texts are the format, fingerprints of both dictionaries, and the origin.
+The files are in the safetensors format: they contain numbers and texts, but no executable code. "frequent" (F,) and
+"together" (V_s, k) contain ids of words of summaries, int32. Each row of "together" belongs to the document word with
+the row's index, and is filled with -1 if there are fewer than k words. The texts are the format, fingerprints of both
+dictionaries, and the origin.
 """
 
 import json
@@ -19,17 +20,17 @@ from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
 """Format name, changed when older versions would misread a file."""
-ADVICE = "Make it again with etads-shortlist"
+ADVICE = "Create it again with etads-shortlist"
 
 
 def write_shortlist(
     path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
 ) -> None:
-    """Write a file, and list it in the folder's SHA256SUMS if it has one.
+    """Write a file, and list it in the folder's SHA256SUMS if this list exists.
 
     Args:
-        frequent, together: arrays (F,) and (V_s, k), int32, see the module.
-        source, target: the dictionaries.
+        frequent, together: arrays (F,) and (V_s, k), int32; see the module's docstring.
+        source, target: the dictionaries of documents and summaries.
         made_from: description of the table's origin.
     """
     from safetensors.numpy import save
@@ -57,13 +58,13 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
         option: the option that named the file, for messages.
 
     Raises:
-        InputError: there is no such file, it is damaged, or it was made for other dictionaries.
+        InputError: the file is missing or damaged, or was created for other dictionaries.
     """
     from safetensors import SafetensorError, safe_open
 
     where = f"{option} {path}"
     if not path.is_file():
-        raise InputError(f"{where}: no such file; etads-shortlist makes it")
+        raise InputError(f"{where}: no such file; etads-shortlist creates it")
     Checksums(path.parent, ADVICE).verify([path.name])
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -79,8 +80,8 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
         made, found = about.get(f"{side}_dictionary"), fingerprint(dictionary)
         if made != found:
             raise InputError(
-                f"{where} was made with another {side} dictionary (fingerprint {made}) than the model's ({found}): "
-                "make one from the model's training data"
+                f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
+                f"({found}): create a shortlist from the model's training data"
             )
     problem = _problem(arrays, known_words(source), known_words(target))
     if problem:
@@ -89,7 +90,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
 
 
 def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
-    """Describe an error in the arrays of a file; empty if there is none."""
+    """Describe an error in the arrays of a file, or return an empty string."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)
         if array is None or array.dtype != np.int32 or array.ndim != dimensions:

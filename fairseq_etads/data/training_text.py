@@ -1,4 +1,4 @@
-"""Initial values from the training text: word frequencies of summaries, and word vectors."""
+"""Compute initial values from the training text: word frequencies of summaries, and word vectors."""
 
 import logging
 import os
@@ -16,16 +16,16 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words that are read for word vectors, for documents and for summaries."""
+"""Maximum number of words read from documents, and from summaries, to compute word vectors."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
-    """Training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
+    """Read the training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
 
     If there are several data folders, only the first is read.
 
     Raises:
-        FileNotFoundError: there are none.
+        FileNotFoundError: the data folder contains no training texts.
     """
     cfg = task.cfg
     directory = utils.split_paths(cfg.data)[0]
@@ -40,13 +40,13 @@ def read_split(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def word_probabilities(task: Any, copies: bool) -> Tensor:
-    """Relative frequencies (V,) of words and of the end symbol in the truncated training summaries.
+    """Compute the relative frequencies (V,) of words and of the end symbol in the truncated training summaries.
 
     One is added to each count.
 
     Args:
-        copies: whether the model has a pointer, which can copy unknown words. If so, they are not counted; otherwise
-            they count as the unknown word.
+        copies: whether the model has a pointer, which can copy words outside the vocabulary. Such words are then
+            ignored; otherwise they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)
@@ -59,7 +59,7 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
 
 
 def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
-    """Compute word vectors from the training text; special symbols and words without a vector keep theirs.
+    """Initialise word vectors from the training text, except for special symbols and words that have no such vector.
 
     Args:
         documents, summaries: the embedding tables of both sides, which may share their weights.
@@ -82,14 +82,14 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Yield the words of texts, at most the first ``longest`` of each, in tensors (n,) of many texts."""
+    """Yield tensors (n,) of the words of many texts, with at most the first ``longest`` words of each text."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Join texts into one tensor of ids (n,). Unknown words and the separators of texts are -1."""
+    """Join texts into one tensor of ids (n,), with -1 for unknown words and for the separators of texts."""
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0

@@ -1,4 +1,4 @@
-"""Count the words of training data that a model can neither generate nor copy, on a sample when training starts."""
+"""Count the words in a sample of the training data that a model can neither generate nor copy."""
 
 import json
 import logging
@@ -17,23 +17,23 @@ SAMPLE = 2000
 """Number of pairs to sample from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Largest share of unknown words in training documents for a pointer. Subwords leave a few; a dictionary without a copy
-tail leaves many more.
+"""Largest share of unknown words in training documents that is allowed for a pointer. With subwords, a few words are
+unknown; with a dictionary without a copy tail, many more.
 """
 
 FEWEST_WORDS = 0.9
-"""Warn if a dictionary has a smaller share than this of the words that etads-prepare was asked for."""
+"""Smallest share of the words requested from etads-prepare that a dictionary may contain without a warning."""
 
 
 class SummaryWords(NamedTuple):
-    """Counts of the words of sampled summaries; end symbols are not counted.
+    """Numbers of words in sampled summaries, without end symbols.
 
     Attributes:
         pairs: number of summaries.
-        words: number of their words.
-        unknown: words that the model cannot generate.
-        copyable: unknown words that occur in their document.
-        in_document: words, known or not, that occur in their document; "<unk>" never does.
+        words: number of all words in the summaries.
+        unknown: number of words that the model cannot generate.
+        copyable: number of unknown words that occur in the document.
+        in_document: number of words, known or not, that occur in the document; "<unk>" is not counted.
     """
 
     pairs: int
@@ -44,7 +44,7 @@ class SummaryWords(NamedTuple):
 
 
 def sample(count: int) -> Sequence[int]:
-    """At most SAMPLE numbers below ``count``, evenly spaced."""
+    """Return at most SAMPLE evenly spaced numbers below ``count``."""
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
 
@@ -71,12 +71,12 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
 
 def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check loaded data against the model; the task calls this for every split.
+    """Check whether loaded data suits the model; the task calls this function for every split.
 
     Args:
         split: name of the split.
         pairs: a ``SummarizationDataset``.
-        pointer: the model's, "none", "soft" or "switch".
+        pointer: the model's pointer: "none", "soft" or "switch".
         task: the task with the dictionaries and the splits loaded so far.
 
     Raises:
@@ -90,14 +90,14 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
 
 
 def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log the share of unknown words in the summaries, and refuse a pointer with nothing to copy.
+    """Log the share of unknown words in the summaries, and refuse a pointer if there is nothing to copy.
 
     Args:
         split, pairs, pointer: see :func:`check_data`.
         dictionary: the dictionary of the summaries.
 
     Raises:
-        ValueError: no sampled summary has a word that a pointer of this kind could copy.
+        ValueError: no sampled summary contains a word that a pointer of this kind could copy.
     """
     if pairs.tgt is None:
         return
@@ -111,7 +111,7 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
     logger.info(found)
     if pointer == "switch" and not counts.copyable:
         raise ValueError(
-            f"--pointer switch: {found}, so the switch has no word to learn to copy. Make the data "
+            f"--pointer switch: {found}, so there is no word from which to learn copying. Create the data "
             "with fewer known words in summaries (etads-prepare --target-size), from text that keeps its rare words "
             "(etads-corpus gigaword --rare 0), or choose --pointer soft or none"
         )
@@ -122,23 +122,23 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Warn if etads-prepare, which made this folder, found far fewer words than requested."""
+    """Warn if etads-prepare found far fewer words than requested when it created this folder."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was made by other means, or by a version that wrote an older kind of report.
+        # The data was not created by etads-prepare, or by a version with an older kind of report.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]
         if known < FEWEST_WORDS * asked:
             logger.warning(
-                f"the {side} dictionary in DATA has {known:,} known words instead of {asked:,}: the "
-                "training text has no more (rare words may have been replaced in it: etads-corpus gigaword --rare)"
+                f"the {side} dictionary in DATA has {known:,} known words instead of {asked:,}, because the training "
+                "text contains no more (etads-corpus gigaword --rare may have replaced rare words)"
             )
 
 
 def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
-    """Warn of words that a pointer cannot copy because they were unknown when the data was made.
+    """Warn about words that a pointer cannot copy because they were unknown when the data was created.
 
     Args:
         documents: ids (S,) of each document of the split.
@@ -146,7 +146,7 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
         training: whether the split is for training.
 
     Raises:
-        ValueError: more than UNKNOWN_ALLOWED of the training words are unknown, and the dictionary has no copy tail.
+        ValueError: the share of unknown training words exceeds UNKNOWN_ALLOWED, and the dictionary has no copy tail.
     """
     if pointer == "none":
         return
@@ -158,8 +158,8 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
     found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {dictionary.unk_word}"
     if training and unknown > UNKNOWN_ALLOWED * words and known_words(dictionary) == len(dictionary):
         raise ValueError(
-            f"--pointer {pointer}: the dictionary in DATA has no copy tail (words of count 0), and {found}; "
-            "they cannot be copied. Make the data with etads-prepare, or the dictionary with etads-dictionary and "
-            "the data with fairseq-preprocess --srcdict DICT --joined-dictionary"
+            f"--pointer {pointer}: the dictionary in DATA has no copy tail (words with count 0), and {found}; "
+            "they cannot be copied. Create the data with etads-prepare, or create a dictionary with etads-dictionary "
+            "and the data with fairseq-preprocess --srcdict DICT --joined-dictionary"
         )
-    logger.warning(f"{found}, which cannot be copied: they are not in the dictionary's copy tail")
+    logger.warning(f"{found}; they cannot be copied, because they are not in the dictionary's copy tail")

@@ -1,4 +1,4 @@
-"""Files of weights in the safetensors format: names, shapes and numbers, and no executable code."""
+"""Files of weights in the safetensors format, which contain names, shapes and numbers, but no executable code."""
 
 import contextlib
 import os
@@ -26,14 +26,14 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
 
 
 class WeightsFile:
-    """A file of weights of a model folder.
+    """A file with the weights of a model folder.
 
     Args:
-        shared: name of a weight that is tied to another one -> name under which that is stored.
-        advice: advice to the user about a damaged file, a sentence without its full stop.
+        shared: name of each tied weight -> name under which its values are stored.
+        advice: advice for the user about a damaged file: a sentence without its full stop.
 
     Attributes:
-        shapes: name -> shape of each weight, tied ones too, from the head of the file.
+        shapes: name -> shape of each weight, including tied weights, from the header of the file.
 
     Raises:
         InputError: the file is damaged, or a weight cannot be tied.
@@ -52,7 +52,7 @@ class WeightsFile:
         """Raise InputError if the names or shapes of the weights differ from the model's."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
-            raise InputError(f"{self.path} {what} {name[:100]!r}: so it belongs to another model. {self._advice}")
+            raise InputError(f"{self.path} {what} {name[:100]!r}, so it belongs to another model. {self._advice}")
         for name, shape in self.shapes.items():
             if shape != tuple(expected[name].shape):
                 raise InputError(
@@ -64,10 +64,10 @@ class WeightsFile:
         """Read the weights for a model.
 
         Args:
-            expected: the model's own weights, for names, shapes and types.
+            expected: the model's own weights, which determine names, shapes and types.
 
         Raises:
-            InputError: the file is damaged, is not of this model, or contains numbers that are not finite.
+            InputError: the file is damaged, belongs to another model, or contains numbers that are not finite.
         """
         from safetensors.torch import load_file
 

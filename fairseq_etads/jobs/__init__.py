@@ -1,1 +1,1 @@
-"""Modules that do the work of the commands; each has the name of its command."""
+"""Modules that do the work of the commands. Each module is named after its command."""

@@ -1,6 +1,6 @@
-"""The named architectures, their numbers of parameters, and their options; for the command ``etads-models``.
+"""The named architectures, their numbers of parameters and their options, for the command ``etads-models``.
 
-``fairseq-train --help`` does not show these options: it stops before it reads ``--arch`` and ``--task``.
+``fairseq-train --help`` does not show these options, because it exits before it reads ``--arch`` and ``--task``.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from ..vocabulary.dictionary import with_known_words
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 for _system in systems.present():
     PRESETS.update(getattr(_system, "PRESETS", {}))
-"""Named architectures of all families -> the options that each changes, with their values."""
+"""Name of each architecture of all families -> the options that it changes, with their values."""
 FACTOR_VALUES = 50
-"""Number of values that each source factor is assumed to have when parameters are counted."""
+"""Number of values assumed for each source factor when parameters are counted."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """A dictionary of ``size`` entries, including special symbols, with numbers as words; for counts and timings."""
+    """Create a dictionary of ``size`` entries, including special symbols, for counts and timings; words are numbers."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(str(number))
@@ -39,9 +39,9 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
-    """The options of an architecture, some of them changed, as fairseq-train passes them to its model.
+    """Return the options of an architecture, with ``changes``, as fairseq-train passes them to the model.
 
-    fairseq composes the options of all its parts by Hydra, which takes half a second.
+    fairseq composes the options of all its parts with Hydra, which takes half a second.
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: the model has no such option, or does not accept the value.
@@ -55,7 +55,7 @@ def architecture_config(arch: str, **changes: Any) -> DictConfig:
 
 
 def option_dataclasses() -> Iterator[Any]:
-    """Iterate over the dataclasses of this project's options: of architectures, criterions, the task and decoding."""
+    """Iterate over the option dataclasses of this project: architectures, criterions, the task and decoding."""
     models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
     losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
     for config in (*models, *losses, SummarizationConfig, FairseqOptions):
@@ -64,17 +64,17 @@ def option_dataclasses() -> Iterator[Any]:
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Parameters of an architecture with its default options; shared parameters count once.
+    """Count the parameters of an architecture with its default options; shared parameters count once.
 
     Args:
         arch: a name in ``PRESETS``.
-        vocabulary: entries of the documents' dictionary, special symbols included.
-        target_vocabulary: entries of the summaries' dictionary or, if the architecture needs a shared one, the number
-            of its entries that summaries know; None: the same as for documents.
+        vocabulary: number of entries in the documents' dictionary, special symbols included.
+        target_vocabulary: number of entries in the summaries' dictionary or, if the architecture requires a shared
+            dictionary, number of its entries that summaries know; None: the same as for documents.
 
     Returns:
-        Their number; None if the architecture needs a shared dictionary and summaries would know more of it than
-        documents.
+        Number of parameters; None if the architecture requires a shared dictionary and summaries would know more of
+        its entries than documents.
     """
     cfg = architecture_config(arch)
     source = target = numbered_dictionary(vocabulary - 1)
@@ -85,7 +85,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = with_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # replaces the mark, so that dictionaries of equal length differ as well
+        target.add_symbol("summary")  # replace the mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # tensors on this device have shapes but no memory
@@ -94,7 +94,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
 
 
 def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
-    """Describe each architecture by name, number of parameters and changed options; see :func:`count_parameters`."""
+    """Yield the name, number of parameters and changed options of each architecture; see :func:`count_parameters`."""
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
         count = count_parameters(arch, vocabulary, target_vocabulary)
@@ -102,7 +102,7 @@ def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterat
 
 
 def _flag(option: str, value: Any) -> str:
-    """An option and its value as on a command line."""
+    """Format an option and its value for a command line."""
     name = option.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
@@ -110,7 +110,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Appends defaults to the help of options, unless there is none or the help already mentions it."""
+    """A formatter that appends the default of an option to its help, unless the help already mentions it."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):
@@ -119,7 +119,7 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def options_of(arch: str) -> argparse.ArgumentParser:
-    """Make a parser with help for the options of the task and of an architecture, with their defaults."""
+    """Create a parser that describes the options of the task and of an architecture, with their defaults."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",

@@ -1,6 +1,7 @@
-"""Average the weights of several checkpoints; for the command ``etads-average``.
+"""Average the weights of several checkpoints, for the command ``etads-average``.
 
-fairseq has a script for this in its repository, but does not install it, and the script loads checkpoints unsafely.
+The repository of fairseq contains a script for averaging, but fairseq does not install it, and the script loads
+checkpoints unsafely.
 """
 
 import os
@@ -14,14 +15,14 @@ from torch import Tensor
 _TRAINING_OPTION = re.compile(
     r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
 )
-"""Options of a model that affect its training but not the meaning of its weights."""
+"""Model options that affect training but not the meaning of the weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""Entries of a task's state about the texts that its model has learned to read and write."""
+"""Entries of a task's state that describe the texts on which its model was trained."""
 
 
 def _load(path: str) -> Dict[str, Any]:
-    """Load a checkpoint of fairseq-train; ValueError if it is not one or has weights that are not finite."""
+    """Load a checkpoint of fairseq-train; raises ValueError if it is invalid or its weights are not finite."""
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
     try:
@@ -38,7 +39,7 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Properties shared by checkpoints of one model: options, dictionaries, truncation, names and shapes of weights."""
+    """Return what checkpoints of one model share: options, dictionaries, truncation, names and shapes of weights."""
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
@@ -50,13 +51,13 @@ def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """The first checkpoint with the mean of all weights, and without the states of the optimiser and of EMA.
+    """Return the first checkpoint with the mean of all weights, and without the states of the optimiser and EMA.
 
-    Floating-point weights are summed in float64 and keep their dtype; all other tensors must be equal.
+    Floating-point weights are summed in float64 and keep their dtype. All other tensors must be equal.
 
     Raises:
-        ValueError: there are no files, one is not a checkpoint, or they are not of the same model: their options,
-            dictionaries, truncation or weights differ.
+        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to different models, with
+            other options, dictionaries, truncation or weights.
     """
     if not paths:
         raise ValueError("no checkpoints to average")

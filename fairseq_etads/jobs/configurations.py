@@ -1,4 +1,4 @@
-"""Configurations of ``fairseq-hydra-train`` in YAML, one for each named architecture."""
+"""YAML configurations for ``fairseq-hydra-train``, one for each named architecture."""
 
 from pathlib import Path
 from typing import Any, Dict, List
@@ -20,12 +20,12 @@ _NEEDS = {
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
 }
-"""Further inputs of a training, besides the data, that its system requires."""
+"""Inputs besides the data that the training of a system requires."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
 )
-"""Options of models that are written to every file, so that users can find and change them."""
+"""Model options that are written to every file, so that users can find and change them."""
 
 _COMMON: Dict[str, Any] = {
     "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
@@ -66,7 +66,7 @@ def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
 def _ras(rate: float) -> Dict[str, Any]:
     return {
         "task": {"truncate_source": 200, "truncate_target": 30},
-        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent; fairseq's sgd has no Hydra options
+        "optimizer": {"_name": "nag", "momentum": 0.0},  # gradient descent, because sgd has no Hydra options
         "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
         "optimization": {"lr": [rate], "clip_norm": 2.0},
         "dataset": {"batch_size": 32, "validate_interval_updates": -1},
@@ -110,7 +110,7 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
         "optimization": {**_SEE["optimization"], "max_update": 3000},
     },
-    # The options task.init_from and task.extractor initialise both parts, see scripts/reproduce/inconsistency_cnndm.sh.
+    # task.init_from and task.extractor initialise the two parts, as in scripts/reproduce/inconsistency_cnndm.sh.
     "unified_summarizer": {
         **_SEE,
         "task": {**_SEE["task"], "truncate_source": 600},
@@ -129,8 +129,10 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "dataset": {"batch_size": 16},
     },
 }
-"""Differences of the papers' trainings, as in ``scripts/reproduce/``; an optimiser with another name replaces the
-default one. A system has its own in ``TRAINING``, for all of its architectures, and in ``TRAININGS``, by architecture.
+"""Settings in which the papers' trainings differ from the defaults, as in ``scripts/reproduce/``.
+
+An optimiser with another name replaces the default optimiser. A system defines its own settings in ``TRAINING``, for
+all its architectures, and in ``TRAININGS``, by architecture.
 """
 for _system in systems.present():
     _OWN.update(getattr(_system, "TRAININGS", {}))
@@ -138,7 +140,7 @@ for _system in systems.present():
 
 
 def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Merge the sections of all parts, later ones last; a section with another ``_name`` replaces the earlier one."""
+    """Merge the sections of all parts in order. A section with another ``_name`` replaces the earlier section."""
     merged: Dict[str, Any] = {}
     for part in parts:
         for section, values in part.items():
@@ -149,7 +151,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def configuration(arch: str) -> Dict[str, Any]:
-    """The sections of the configuration that trains an architecture as in its paper; ``task.data`` is missing."""
+    """Return the configuration that trains an architecture as in its paper, by section, without ``task.data``."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
@@ -176,7 +178,7 @@ def configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write ARCH.yaml for every architecture into a folder, which is created if necessary; returns the files."""
+    """Write ARCH.yaml for every architecture to a folder, which is created if necessary, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for arch in PRESETS:

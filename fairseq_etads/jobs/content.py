@@ -1,4 +1,4 @@
-"""Train a content model from the run of an extractor or of a summariser, for the command ``etads-content``."""
+"""Train a content model from the run of an extractor or a summariser, for the command ``etads-content``."""
 
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -24,19 +24,19 @@ from .labels import need_marks, open_task
 HIDDEN = 32
 """Width of both hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
-"""Items per step, Adam's initial learning rate, which falls to 0, and number of passes over the items."""
+"""Items per step, initial learning rate of Adam, which falls to 0, and number of passes over the items."""
 LEAST_STEPS = 400
 """Minimum number of steps; with fewer items, batches become smaller."""
 MOST_ITEMS = 10_000_000
-"""Maximum number of items from which networks learn, in about 2.5 GB of memory; then fewer documents are taken."""
+"""Maximum number of items for training networks, which need about 2.5 GB of memory. Further documents are left out."""
 
 
 class Pair(NamedTuple):
     """A training pair.
 
     Attributes:
-        document, summary: stems of each sentence.
-        probabilities: probability of each sentence of the document.
+        document, summary: stems of the words in each sentence.
+        probabilities: probability of each sentence in the document.
     """
 
     document: List[List[str]]
@@ -45,17 +45,17 @@ class Pair(NamedTuple):
 
 
 class ContentTexts:
-    """Pairs of a split as stems, with their probabilities.
+    """Pairs of a split as stems, with the probabilities of their sentences.
 
     Args:
-        run: run of an extractor, with the probabilities of etads-select; or of a summariser.
-        folder: its binarised data.
+        run: run of an extractor, with the probabilities from etads-select, or run of a summariser.
+        folder: folder with the binarised data of the run.
         split: name of the split.
-        limit: None: the run is an extractor's; otherwise the number of tokens of a document that the summariser reads.
+        limit: number of tokens that the summariser reads of a document; None if the run belongs to an extractor.
 
     Raises:
-        InputError: an extractor's probabilities are missing or of other documents, or its documents have no sentence
-            marks.
+        InputError: the extractor's probabilities are missing or belong to other documents, or the documents have no
+            sentence marks.
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
@@ -88,16 +88,16 @@ class ContentTexts:
 
 
 def padded(fields: Sequence[str], sentences: int) -> List[float]:
-    """Probabilities of ``sentences`` sentences; 0 for the ones that the extractor did not read."""
+    """Return the probabilities of ``sentences`` sentences, with 0 for sentences that the extractor did not read."""
     values = [0.0 if field == NOTHING else float(field) for field in fields]
     return [*values, *[0.0] * sentences][:sentences]
 
 
 def read_limit(run: Path) -> Optional[int]:
-    """Number of tokens of a document that the summariser of a run reads; None if the run is an extractor's.
+    """Return the number of tokens that a run's summariser reads of a document; None if the run is of an extractor.
 
     Raises:
-        InputError: the run has neither an extractor's probabilities nor a summariser's checkpoint.
+        InputError: the run contains neither probabilities of an extractor nor a checkpoint of a summariser.
     """
     if (run / file_name("probabilities", "sentences", "train")).is_file():
         return None
@@ -110,13 +110,13 @@ def read_limit(run: Path) -> Optional[int]:
 
 
 def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
-    """Train a content model and write it into the run; yields messages.
+    """Train a content model, write it to the run folder, and yield messages.
 
     Args:
-        run: run of an extractor, with probabilities of the split train; or of a summariser.
-        folder: its binarised data.
-        documents: number of training documents from which the networks learn; the priors are of all.
-        seed: seed of the choice of documents and of the networks.
+        run: run of an extractor, with probabilities of the split train, or run of a summariser.
+        folder: folder with the binarised data of the run.
+        documents: number of documents on which the networks are trained; all documents determine the priors.
+        seed: seed for the choice of documents and for the networks.
 
     Raises:
         InputError: see :class:`ContentTexts` and :func:`read_limit`.
@@ -163,10 +163,10 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
 
 
 def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
-    """Train a network by Adam on the binary cross-entropy.
+    """Train a network with Adam on the binary cross-entropy.
 
     Args:
-        features: a row per item.
+        features: one row per item.
         labels: label of each row.
     """
     x, y = torch.from_numpy(features.astype(np.float32)), torch.tensor(labels, dtype=torch.float32)
@@ -182,7 +182,7 @@ def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
 
 
 def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
-    """Train a network with a learning rate that falls to 0."""
+    """Train a network with a learning rate that decays to 0."""
     batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
     steps = EPOCHS * -(-len(x) // batch)
     optimizer = torch.optim.Adam(network.parameters(), RATE)
@@ -199,10 +199,13 @@ def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
 
 
 def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
-    """Area under the ROC curve of the items of the split valid, per order; empty without the split.
+    """Compute the area under the ROC curve on the split valid.
 
     Args:
         limit: see :class:`ContentTexts`.
+
+    Returns:
+        order of the n-grams -> area; empty without the split.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))
@@ -226,7 +229,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
 
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Area under the ROC curve; None if all labels are equal. Pairs with equal scores count one half."""
+    """Compute the area under the ROC curve; None if all labels are equal. Pairs with equal scores count one half."""
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Extract sentences of documents as their summaries; for the command ``etads-extract``."""
+"""Extract sentences of documents as summaries, for the command ``etads-extract``."""
 
 import argparse
 import re
@@ -26,22 +26,22 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of fairseq's output: the number of a document, the score and the text of a hypothesis."""
+"""A line of output from fairseq: the number of a document, and the score and text of a hypothesis."""
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
-"""Index of a document, its words, and all of its tokens -> the words of the selected sentences."""
+"""Index of a document, its words and all its tokens -> the words of the selected sentences."""
 
 
 def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
-    """Write the extracts of a split, and describe them.
+    """Write the extracts of a split, and return a message about them.
 
     Args:
         folder: folder of binarised data.
         args: arguments of the command.
-        unit: "words" or "sentences" if probabilities of these are needed, else None.
+        unit: "words" or "sentences" if their probabilities are required, else None.
 
     Raises:
-        InputError: the documents have no sentences, or the probabilities are of other documents.
+        InputError: the documents have no sentences, or the probabilities belong to other documents.
         FileNotFoundError: there is no such split.
     """
     task = open_task(folder)
@@ -73,7 +73,7 @@ def _way(
     labels: Path,
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Make the function that selects sentences according to ``args``.
+    """Return the function that selects sentences according to ``args``.
 
     Args:
         labels: folder with labels.
@@ -135,11 +135,11 @@ def _by_content(
     values: Callable[[int, List[str]], List[Optional[float]]],
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Make the function that chooses sentences by a content model.
+    """Return the function that chooses sentences with a content model.
 
     Args:
         documents: number of documents.
-        values: probabilities of a document's sentences.
+        values: function that returns the probabilities of a document's sentences.
         tokenizer: tokeniser of the data.
     """
     model = ContentModel.load(args.selection / FILE, f"etads-content {args.selection} makes it")
@@ -154,10 +154,10 @@ def _by_content(
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
-    """Read the sentences of all hypotheses in an output of fairseq-generate, by the number of the document.
+    """Read the sentences of all hypotheses in an output of fairseq-generate, by number of the document.
 
     Raises:
-        InputError: the output has a hypothesis for a document that is not there, or none for one that is.
+        InputError: the output belongs to other documents, or lacks hypotheses for a document.
     """
     found: Dict[int, List[List[str]]] = {}
     for line in read_lines(path):
@@ -173,7 +173,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
-    """Make the function that selects the sentences in a file of labels; raises InputError if it does not fit."""
+    """Return the function that selects labelled sentences; raises InputError if the labels do not fit the documents."""
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
         raise InputError(f"--labels: {path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
@@ -189,7 +189,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Turn values of tokens, which may be fewer than the text has, into values of words."""
+    """Convert values of tokens to values of words; the text may contain more tokens than there are values."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -197,7 +197,7 @@ def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
 
 
 def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Mean over the words of each sentence."""
+    """Compute the mean over the words of each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.sentence_numbers(), _of_words(text, values)):
@@ -208,14 +208,15 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
 
 
 def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
-    """Select the sentences with the largest scores that have ``words`` words together, in the document's order."""
+    """Select the sentences with the highest scores, up to ``words`` words in total, in the order of the document."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
     return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
 
 
 def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
-    """Select the ``count`` sentences with the largest scores, earlier ones first among equals, in the document's
-    order.
+    """Select the ``count`` sentences with the highest scores, in the order of the document.
+
+    Of sentences with equal scores, earlier ones are preferred.
     """
     scored = [(-score, place) for place, score in enumerate(scores[: len(sentences)]) if score is not None]
     return [sentences[place] for place in sorted(place for _, place in sorted(scored)[:count]) if sentences[place]]

@@ -1,4 +1,4 @@
-"""Label the documents of a binarised split, and pair sentences; for the command ``etads-labels``."""
+"""Label the documents of a binarised split, and pair sentences, for the command ``etads-labels``."""
 
 import contextlib
 import functools
@@ -30,18 +30,18 @@ from .runs import detokenizer_of
 
 Row = Tuple[str, List[str]]
 CHUNK = 64
-"""Documents that a process labels at a time."""
+"""Number of documents that a process labels at a time."""
 
 
 def open_task(folder: Path) -> SummarizationTask:
-    """Make the task of a folder with binarised data, for reading it."""
+    """Create the task that reads a folder of binarised data."""
     cfg = SummarizationConfig(data=str(folder))
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
     return SummarizationTask.setup_task(cfg)
 
 
 def splits_of(folder: Path) -> List[str]:
-    """List which of train, valid and test a folder with binarised data has; raises InputError if it has none."""
+    """List the splits train, valid and test that a folder of binarised data contains; raises InputError without any."""
     found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
     if not found:
         raise InputError(f"DATA {folder}: it has no split train, valid or test; name its splits with --subset")
@@ -49,13 +49,13 @@ def splits_of(folder: Path) -> List[str]:
 
 
 class Labeller(NamedTuple):
-    """Makes the labels of documents.
+    """Labeller of documents.
 
     Attributes:
-        pairs: the split.
+        pairs: documents and summaries of the split.
         kind: "words", "match", "extract", "f1" or "distribution".
         limit: maximum number of tokens read per document.
-        subwords: the data's kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: kind of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: inverse document frequencies for "distribution", see
             :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
     """
@@ -67,7 +67,7 @@ class Labeller(NamedTuple):
     idf: Tuple[Dict[str, float], float] = ({}, 1.0)
 
     def row(self, number: int) -> Row:
-        """The line of a document: its hash and its labels."""
+        """Return the hash and the labels of a document, for its line in the file."""
         tokens = self.pairs.document(number)
         document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
         fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
@@ -75,14 +75,14 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # Marks stay in the summary, so that no run extends from one of its sentences to the next.
+        # Keep the marks in the summary, so that no run extends from one sentence to the next.
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def matched(self, number: int) -> List[Tuple[str, str]]:
-        """Sentences of the document, each with its matching sentence of the summary; spaces separate words."""
+        """Pair sentences of the document with matching sentences of the summary; spaces separate words."""
         sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
         chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
@@ -123,11 +123,11 @@ def _call_labeller(method: str, numbers: range) -> List[Any]:
 
 
 def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
-    """Yield a Labeller method's result for each document, in order.
+    """Yield the result of a Labeller method for each document, in order.
 
     Args:
-        arguments: arguments of :func:`_open`, with which other processes make the same labeller.
-        jobs: processes.
+        arguments: arguments of :func:`_open`, from which other processes create the same labeller.
+        jobs: number of processes.
     """
     count = len(labeller.pairs)
     if jobs == 1:
@@ -140,16 +140,16 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
-    """Write the labels of a split; returns messages about them.
+    """Write the labels of a split, and return messages about them.
 
     Args:
         folder: folder with binarised data.
         kind, limit: settings of the labels, see :class:`Labeller`.
         path: path of the file.
-        jobs: processes.
+        jobs: number of processes.
 
     Raises:
-        InputError: the split has no summaries, or its documents no sentence marks where these are needed.
+        InputError: the split has no summaries, or its documents lack the sentence marks that the kind requires.
         FileNotFoundError: there is no such split.
     """
     labeller = _open(folder, split, kind, limit, ({}, 1.0))
@@ -175,19 +175,19 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 
 
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
-    """Write sentences of a split's summaries, and their matching sentences of documents, as lines of text.
+    """Write the summary sentences of a split and the matching document sentences as lines of text.
 
     Args:
         folder: folder with binarised data.
         limit: maximum number of tokens read per document.
         out: folder for SPLIT.source, with sentences of documents, and SPLIT.target, with sentences of summaries.
-        jobs: processes.
+        jobs: number of processes.
 
     Returns:
-        messages about them.
+        messages about the pairs.
 
     Raises:
-        InputError: see :func:`make_labels`; or the data has GPT-2's pieces.
+        InputError: as in :func:`make_labels`, or the data consists of GPT-2 pieces.
     """
     arguments: Any = folder, split, "match", limit, ({}, 1.0)
     labeller = _open(*arguments)
@@ -219,7 +219,7 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
 
 
 def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
-    """idf of the words of the training documents, for all splits; without a training split, of this split's."""
+    """Compute the idf of words in the training documents or, without a training split, in this split's documents."""
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
@@ -229,7 +229,7 @@ def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], fl
 
 
 class _Counts:
-    """Counts of the labels, for the command's messages."""
+    """Counts of the labels, for the messages of the command."""
 
     def __init__(self, kind: str):
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Score the references of a binarised data set with a checkpoint; for the command ``etads-likelihood``."""
+"""Score the references of a binarised split with a checkpoint, for the command ``etads-likelihood``."""
 
 import hashlib
 from pathlib import Path
@@ -20,11 +20,11 @@ from .runs import device_of
 def score_subset(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
-    """The likelihoods of a data set's references, and whether they are new.
+    """Return the likelihoods of the references of a split, and whether they were newly computed.
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: path of the data set; None for the training's.
+        data: folder of the binarised data; None for the data of the training.
         path: file of the likelihoods.
         max_tokens: source tokens per batch.
 
@@ -51,7 +51,7 @@ def score_subset(
 
 
 def _checksum(folder: Path, subset: str) -> str:
-    """SHA-256 of the binarised files of a data set."""
+    """Compute the SHA-256 of the binarised files of a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:
         known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})

@@ -2,7 +2,8 @@
 
 python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
 
-It prints the number of words to pick from a document. With --no-content, no content model will be trained.
+The module prints the number of words to pick from a document. --no-content states that no content model will be
+trained.
 """
 
 import argparse
@@ -18,16 +19,16 @@ from .recipe_choice import measure
 from .recipes import SUITABLE, Data
 
 FEWEST_PAIRS = 100
-"""Minimum number of training pairs: an extractor learns nothing from fewer, and needs them in two halves."""
+"""Minimum number of training pairs. An extractor is trained on two halves of them, and learns nothing from fewer."""
 SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
-"""Seconds of ``etads-content`` for each word of a document: of every pair, and of a pair that networks learn from."""
+"""Seconds that ``etads-content`` takes per document word, for each pair and for each pair on which networks train."""
 
 
 def check_text(text: Path) -> Data:
     """Measure the training text.
 
     Raises:
-        InputError: the folder lacks a file, or has too few pairs.
+        InputError: the folder lacks a file, or contains too few pairs.
     """
     for split in ("train", "valid"):
         for side in ("source", "target"):
@@ -64,14 +65,14 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Find the number of words to pick: an existing extractor's, the requested one, or the default.
+    """Return the number of words to pick: of an existing extractor, as requested, or the default.
 
     Raises:
-        InputError: another number is asked for than the extractor has, or its settings are damaged.
+        InputError: the requested number differs from the extractor's, or its settings are damaged.
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
-    words = Picking.read(extractor / FILE, "delete its folder, and the extractor is trained again").words
+    words = Picking.read(extractor / FILE, "delete its folder to train the extractor again").words
     if asked and asked != words:
         raise InputError(
             f"--words {asked}: the documents in {extractor.parent} were shortened to {words} words; name another "
@@ -88,18 +89,18 @@ def describe(data: Data, words: int) -> str:
         f"90 %); the model reads the most probable sentences, up to {words:,} words (--words)"
     )
     if documents.at(90) <= words:
-        line += ". Most documents are read whole: without --long, training is quicker, and no worse"
+        line += ". Most documents are read whole: without --long, training is faster, and no worse"
     return line
 
 
 def content_seconds(data: Data) -> float:
-    """Expected processor seconds of ``etads-content``: it counts words of all pairs, and learns from some of them."""
+    """Estimate the processor seconds of ``etads-content``, which counts all pairs and trains on some of them."""
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
 
 def describe_content(data: Data) -> str:
-    """Describe the time that the content model takes."""
+    """Describe the training time of the content model."""
     minutes = max(round(content_seconds(data) / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
@@ -119,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the number of words, and describe the documents on standard error; or say why they cannot be used."""
+    """Print the number of words, and describe the documents on standard error, or explain why they are unsuitable."""
     words = budget(args.words, args.extractor)
     data = check_text(args.text)
     check_architecture(args.arch)

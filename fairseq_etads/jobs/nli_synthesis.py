@@ -1,7 +1,7 @@
-"""Make training pairs for entailment models from a corpus's reference summaries; for ``etads-nli synthesise``.
+"""Generate training pairs for entailment models from reference summaries, for ``etads-nli synthesise``.
 
-These pairs ("synthetic NLI") replace SNLI and MultiNLI where these are not available. This module imports neither torch
-nor fairseq.
+These pairs ("synthetic NLI") replace SNLI and MultiNLI where these corpora are not available. This module imports
+neither torch nor fairseq.
 """
 
 import re
@@ -20,27 +20,27 @@ from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
 SHORTEST = 3
-"""Fewest words of a sentence, or of a part of one, that can be a hypothesis."""
+"""Minimum number of words in a hypothesis, which is a sentence or a part of a sentence."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
-"""Words at which a clause may end; they are not part of it."""
+"""Words before which a clause may end."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
 
 class Reference(NamedTuple):
-    """The sentences of a reference summary, each a list of cased words."""
+    """The sentences of a reference summary as lists of cased words."""
 
     sentences: List[Words]
 
     @property
     def words(self) -> Words:
-        """Words of all sentences."""
+        """The words of all sentences."""
         return [word for sentence in self.sentences for word in sentence]
 
 
 def read_references(path: Path) -> List[Reference]:
-    """Read reference summaries from a text file, one per line, without sentences shorter than :data:`SHORTEST`."""
+    """Read reference summaries from the lines of a text file, without sentences shorter than :data:`SHORTEST`."""
     cut = make_words("ptb")
     found = []
     for line in read_lines(path):
@@ -51,7 +51,7 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """Choose a part of a sentence: half of the time a clause, if there is one; otherwise at least half of the words."""
+    """Choose a part of a sentence: half of the time a clause, if any, and otherwise at least half of the words."""
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
@@ -63,7 +63,7 @@ def part_of(words: Words, generator: Random) -> Words:
 
 
 def kind_of(word: str, is_first: bool) -> Optional[str]:
-    """Classify a word as a "number" or a "name" (a capital, though it does not begin a sentence); None for neither."""
+    """Classify a word as a "number", a "name" (a capitalised word inside a sentence) or None."""
     if _NUMBER.fullmatch(word):
         return "number"
     is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
@@ -71,14 +71,14 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
 
 
 class Synthesis:
-    """Makes pairs from reference summaries.
+    """Generator of pairs from reference summaries.
 
     The premise is a sentence of a reference or, equally often, the whole reference, as in the reward. The hypothesis is
 
-        entailment      a part of that sentence, which may be all of it
-        neutral         a part of a sentence of another reference, with a word that the premise lacks
-        contradiction   a part of that sentence with one number or name replaced by another of the corpus, which the
-                        premise lacks; none if it has neither
+        entailment      a part of that sentence, or the whole sentence
+        neutral         a part of a sentence from another reference, with a word that the premise lacks
+        contradiction   a part of that sentence in which one number or name is replaced with another from the corpus
+                        that the premise lacks; none if the part contains neither
 
     Args:
         references: the references of a split.
@@ -100,7 +100,7 @@ class Synthesis:
         return len(self._references)
 
     def pairs(self, number: int) -> Iterator[NliPair]:
-        """Pairs of reference ``number``, at most three for each of its sentences."""
+        """Yield the pairs of reference ``number``, at most three for each sentence."""
         reference = self._references[number]
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
@@ -114,7 +114,7 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """Choose a part of a sentence from a reference other than ``number``; None if the premise has all its words."""
+        """Choose a part of a sentence of a reference other than ``number``; None if the premise contains its words."""
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
@@ -123,7 +123,7 @@ class Synthesis:
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
-        """A part of the sentence with a number or a name replaced; None if there is none, or no replacement."""
+        """Replace a number or a name in a part of the sentence; None without a number or name, or a replacement."""
         kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
@@ -138,13 +138,13 @@ class Synthesis:
 
 
 def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
-    """Write OUT/SPLIT.tsv for each TEXT/SPLIT.target; yields a message about each.
+    """Write OUT/SPLIT.tsv for each TEXT/SPLIT.target, and yield a message about each split.
 
     Args:
-        documents: maximum number of references per split, taken at even intervals.
+        documents: maximum number of references per split, chosen at even intervals.
 
     Raises:
-        InputError: there are no references, or no pair can be made from them.
+        InputError: there are no references, or they yield no pairs.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:

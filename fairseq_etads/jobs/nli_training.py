@@ -1,7 +1,7 @@
-"""Train and evaluate entailment models; for the command ``etads-nli``.
+"""Train and evaluate entailment models, for the command ``etads-nli``.
 
-After each epoch the weights, the optimiser's state and the progress are stored in one file, ``training.safetensors``.
-An interrupted training continues from it and ends with the same weights as an uninterrupted one.
+After each epoch, the weights, the state of the optimiser and the progress are stored in ``training.safetensors``. An
+interrupted training continues from this file, and ends with the same weights as an uninterrupted training.
 """
 
 import math
@@ -45,14 +45,14 @@ from .runs import device_of
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
-"""Norm to which larger gradients are scaled down."""
+"""Maximum norm of gradients; larger gradients are scaled down."""
 SORTED_TOGETHER = 50
-"""Number of batches that are sorted by length together, so that a batch has little padding."""
+"""Number of batches that are sorted by length together, so that batches contain little padding."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that determine a model, under the names of the command's options."""
+    """Settings that determine a model, named after the options of the command."""
 
     train: Sequence[Path]
     valid: Sequence[Path]
@@ -71,18 +71,18 @@ class Settings:
 
     @property
     def config(self) -> NliConfig:
-        """The configuration for the model's folder."""
+        """Configuration that is stored in the model's folder."""
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
-        """The settings as JSON types."""
+        """Return the settings as JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
 
 @dataclass
 class Pairs:
-    """Tokenised pairs: the words of premises and hypotheses, and the number of each label in ``LABELS``."""
+    """Tokenised pairs: the words of premises and hypotheses, and the index of each label in ``LABELS``."""
 
     premises: List[List[str]] = field(default_factory=list)
     hypotheses: List[List[str]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Pairs:
 
     @classmethod
     def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
-        """Read the pairs of files; raises InputError if there is none, or from :func:`read_pairs`."""
+        """Read the pairs of files with :func:`read_pairs`; raises InputError if there are none."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
@@ -103,7 +103,7 @@ class Pairs:
 
 
 def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
-    # Interned strings keep each distinct word in memory only once.
+    # Intern the strings, so that memory contains each distinct word only once.
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
@@ -125,7 +125,7 @@ class Encoded(NamedTuple):
 
 
 def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
-    """Build a dictionary of the pairs' most frequent words and the words of ``--more-words``."""
+    """Build a dictionary from the most frequent words of the pairs and the words of ``--more-words``."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
         for words in texts:
@@ -140,7 +140,7 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
 
 
 class Progress(NamedTuple):
-    """Progress of a training: epochs done, the best one, and its number of correct validation pairs."""
+    """Progress of a training: the last epoch, the best epoch, and the correct validation pairs of the best epoch."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -151,8 +151,8 @@ class Trainer:
     """A model and its optimiser.
 
     Args:
-        model: the model to be trained; its word vectors stay as they are if they need no gradient.
-        pairs: the training pairs.
+        model: model to train; word vectors that require no gradient remain unchanged.
+        pairs: training pairs.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):
@@ -161,9 +161,9 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
 
     def epoch(self, number: int) -> float:
-        """Train on all pairs once; returns the mean loss.
+        """Train on all pairs once, and return the mean loss.
 
-        Order and dropout depend only on the seed and the number.
+        The order of the pairs and dropout depend only on the seed and the number of the epoch.
 
         Raises:
             InputError: the loss is not finite.
@@ -198,7 +198,7 @@ class Trainer:
         return batches
 
     def state(self, progress: Progress) -> Dict[str, Tensor]:
-        """Return the state from which the training can continue."""
+        """Return the state from which training can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             for key, value in self.optimizer.state[parameter].items():
@@ -206,7 +206,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Continue from a file with a :meth:`state`; raises InputError if it is not one of this model's."""
+        """Load a :meth:`state` from a file and return its progress; raises InputError if the model is different."""
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
@@ -222,15 +222,15 @@ class Trainer:
 
 
 def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
-    """Train a model, or continue its training; returns messages about it.
+    """Train a model or continue its training, and return a message about the result.
 
     Args:
         out: folder for the model of the epoch with the best accuracy, and for the state of the training.
-        epochs: maximum number.
-        patience: number of epochs without a better accuracy after which to stop.
+        epochs: maximum number of epochs.
+        patience: number of epochs without an improvement in accuracy after which training stops.
 
     Raises:
-        InputError: files cannot be read, or the folder holds a training with other options or other pairs.
+        InputError: files cannot be read, or the folder contains a training with other options or pairs.
     """
     _check_same(out, settings)
     counts: Counter = Counter()
@@ -243,7 +243,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     about["files"] = _digests(settings)
-    # A training continues only if all three files exist, since the best epoch's model might be lost otherwise.
+    # Continue only if all three files exist. Otherwise the model of the best epoch might be lost.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
@@ -267,7 +267,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
 
 def _check_same(out: Path, settings: Settings) -> None:
-    """Raise InputError if the folder holds a training with other options."""
+    """Raise InputError if the folder contains a training with other options."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
@@ -284,7 +284,7 @@ def _check_same(out: Path, settings: Settings) -> None:
 
 
 def _digests(settings: Settings) -> List[str]:
-    """SHA-256 of the files of pairs, in the order of the options."""
+    """Compute the SHA-256 of the files of pairs, in the order of the options."""
     return [sha256(path) for path in (*settings.train, *settings.valid)]
 
 
@@ -304,10 +304,10 @@ def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
 
 
 def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """Evaluate a model on the pairs of files; ``out`` receives P(entailment), one line per pair.
+    """Evaluate a model on the pairs of files, and write P(entailment) to ``out``, one line per pair.
 
     Raises:
-        InputError: the folder has no model, or a file cannot be read.
+        InputError: the folder contains no model, or a file cannot be read.
     """
     scorer = EntailmentScorer.load(folder).to(device_of(device))
     counts: Counter = Counter()

@@ -1,11 +1,11 @@
-"""Choose a recipe for a folder of data on this machine, for ``scripts/train.sh``. Imports neither torch nor fairseq.
+"""Choose a recipe for a folder of data on this machine, for ``scripts/train.sh``, without importing torch or fairseq.
 
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
 "prepare" prints options of etads-prepare, "train" options of fairseq-train, and "decoding" options of generate.sh, one
 word per line. RUN/recipe.json records the choice, with decoding options that suit the data, so that a resumed training
-has the same settings on any machine.
+uses the same settings on any machine.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from ..text.words import SENTENCE_MARK
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
-"""Name of the file in a run's folder that records the choice."""
+"""Name of the file in a run folder that records the choice."""
 SAMPLE = 20_000
-"""Number of texts in the evenly spaced sample that is measured."""
+"""Number of texts in the sample to measure, which is evenly spaced."""
 
 
 def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
@@ -67,7 +67,7 @@ def _sample(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def this_machine(cpu: bool, processes: int = 1) -> Machine:
-    """Describe the cores or GPUs that a training with a given number of processes uses here.
+    """Describe the cores or GPUs that a training with a given number of processes uses on this machine.
 
     Args:
         cpu: do not use GPUs.
@@ -79,7 +79,7 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
 
 
 def _gpus() -> int:
-    """Number of GPUs reported by the driver. Avoids importing torch, which takes seconds."""
+    """Return the number of GPUs that the driver reports, without importing torch, which takes seconds."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -93,7 +93,7 @@ def _gpus() -> int:
 
 
 def read_record(run: Path) -> Optional[Dict[str, Any]]:
-    """Read RUN/recipe.json if it is readable; otherwise None."""
+    """Read RUN/recipe.json; None if it is not readable."""
     try:
         record = json.loads((run / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -103,22 +103,22 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """Decoding options in RUN/recipe.json, which suit its data; empty without that file."""
+    """Return the decoding options in RUN/recipe.json, which suit the data of the run; empty without the file."""
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _begun_without(args: argparse.Namespace) -> bool:
-    """Tell whether no recipe is requested and RUN holds a training that was started without one."""
+    """Return whether no recipe is requested and RUN contains a training that was started without a recipe."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
 
 
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
-    """Choose the recipe requested by ``args`` and record it in RUN; None for paper."""
+    """Choose the recipe requested in ``args``, and record it in RUN; None for the recipe paper."""
     record = read_record(args.run)
     if _begun_without(args):
-        _say(f"{args.run} was begun without a recipe: continuing with the paper's settings (--recipe paper)")
+        _say(f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)")
         return None
     if args.recipe == "paper":
         return None
@@ -143,7 +143,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
     why = (
         ""
         if args.recipe
-        else f", chosen by {data.pairs:,} pairs of {words / 1e6:.1f} million words in all, and {machine.describe()}"
+        else f", chosen for {data.pairs:,} pairs with {words / 1e6:.1f} million words in total and {machine.describe()}"
     )
     recipe.says.insert(
         0, f"recipe {name}{why} (--recipe {', '.join(NAMES[:-1])} or {NAMES[-1]}; every option overrides)"
@@ -158,8 +158,9 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """Options of etads-prepare: an earlier call's, or whole words, with as many known words as the text is long
-    enough to teach.
+    """Return options of etads-prepare: of an earlier call, or whole words.
+
+    The number of known words is the number that a model can learn from the text.
     """
     if args.recipe == "paper" or _begun_without(args):
         return []

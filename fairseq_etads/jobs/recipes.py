@@ -3,11 +3,11 @@
 This module imports neither torch nor fairseq, reads no files and does not inspect the machine: :func:`choose` depends
 only on its arguments.
 
-docs/experiments.md has the measurements behind these settings. If texts are read too few times to be memorised, Muon
-has a rate of 6e-3 at width 128, and there is no dropout; otherwise the rate is halved and dropout is used. Focus is
-relative and narrow, the pointer continues copied phrases, and neighbours are read. Word vectors and the output bias
-start from the training text. The settings of ``large`` extend the same rules to the sizes of the paper; they were not
-measured.
+docs/experiments.md contains the measurements behind these settings. If texts are read too few times to be memorised,
+Muon's learning rate is 6e-3 at width 128, without dropout. Otherwise the rate is halved and dropout is used. Focus is
+relative and narrow, the pointer continues copied phrases, and the model reads neighbouring words. Word vectors and the
+output bias are initialised from the training text. The settings of ``large`` extend the same rules to the sizes of the
+paper, but they were not measured.
 """
 
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures with recipes other than paper: Transformers that are trained from scratch."""
+"""Architectures with recipes other than paper, which are Transformers trained from scratch."""
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Numbers of training words. Below the first, small is the default; from the second and with a GPU, large."""
+"""Numbers of training words. Small is the default below the first number, large from the second with a GPU."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations per second in training; the GPU's figure is a guess."""
+"""Floating-point operations per second in training; the figure for a GPU is a guess."""
 SOME_EPOCHS = 3
-"""Below this number of epochs, texts are not memorised, and more steps help more than larger batches."""
+"""Number of epochs below which texts are not memorised, and more steps help more than larger batches."""
 FILLED = 0.88
-"""Share of a batch's tokens that are not padding, if batches are sorted by length."""
+"""Share of tokens in a batch that are not padding, if batches are sorted by length."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Machine:
 
     @property
     def speed(self) -> float:
-        """Floating-point operations per second; several cores slow one another down."""
+        """Floating-point operations per second; cores slow one another down."""
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
     def describe(self) -> str:
@@ -73,15 +73,15 @@ class Size:
     """Size and limits of a named recipe.
 
     Attributes:
-        layers: number in the encoder, and in the decoder.
+        layers: number of layers in the encoder and in the decoder.
         width: width of the word vectors.
         heads: number of attention heads.
         minutes: maximum duration of training.
-        core_minutes: if not 0, the maximum duration in minutes of one core, divided among all cores.
+        core_minutes: if not 0, maximum duration on one core, which is divided by the number of cores.
         most_epochs: maximum number of epochs.
-        truncation: percentage of documents read whole, and maximum lengths of documents and summaries.
+        truncation: percentage of documents to read whole, and maximum lengths of documents and summaries.
         max_tokens: source tokens per batch; halved if there are few epochs.
-        rate: Muon's learning rate if there are few epochs; otherwise halved.
+        rate: learning rate of Muon if there are few epochs; otherwise halved.
         smoothing: label smoothing.
     """
 
@@ -113,7 +113,7 @@ class Recipe:
         train: options of fairseq-train.
         decoding: decoding options by name.
         steps, epochs, minutes: duration of training.
-        says: text in lines that describes the choice to the user.
+        says: lines that describe the choice to the user.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Recipe:
 
 
 def default_name(data: Data, machine: Machine, arch: str) -> str:
-    """Name of the recipe that suits this amount of text on this machine."""
+    """Return the name of the recipe that suits this amount of text on this machine."""
     if arch not in SUITABLE:
         return "paper"
     words = data.pairs * (data.documents.mean() + data.summaries.mean())
@@ -136,7 +136,7 @@ def default_name(data: Data, machine: Machine, arch: str) -> str:
 
 
 def check_suitable(name: str, arch: str) -> None:
-    """Raise InputError if there is no such recipe for an architecture."""
+    """Raise InputError if the recipe does not exist for the architecture."""
     if name != "paper" and arch not in SUITABLE:
         raise InputError(
             f"--recipe {name}: works only with --arch {', '.join(SUITABLE)}; choose --recipe paper for {arch}"
@@ -144,9 +144,9 @@ def check_suitable(name: str, arch: str) -> None:
 
 
 def vocabulary(data: Data) -> int:
-    """Number of words that a model can learn well from summaries; all others are copied.
+    """Return the number of words that a model can learn well from summaries; all other words are copied.
 
-    About a thousand for a hundred thousand words of summaries; it grows with the power 0.65 of their number.
+    It is about a thousand for a hundred thousand words of summaries, and grows with the power 0.65 of their number.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -155,7 +155,7 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """Dropout: 0 for fewer than three epochs, then increasing with the number of epochs up to 0.3."""
+    """Return dropout: 0 for fewer than three epochs, then increasing with the number of epochs up to 0.3."""
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
@@ -167,12 +167,12 @@ def choose(
     Args:
         name: name of the recipe: small, base or large.
         arch: name of the architecture, one of SUITABLE.
-        given: options of fairseq-train that override the recipe's; options that depend on these are adapted or left
-            out.
-        minutes: maximum duration of training; None: the recipe's.
+        given: options of fairseq-train that override the options of the recipe; options that depend on them are
+            adapted or left out.
+        minutes: maximum duration of training; None: as in the recipe.
 
     Raises:
-        InputError: the recipe is not for this architecture.
+        InputError: the recipe does not suit this architecture.
     """
     check_suitable(name, arch)
     size, options = SIZES[name], _Given(given)
@@ -228,11 +228,10 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-    """Compute the number of steps in the given time, with batches of ``max_tokens`` unless the user gives another
-    number.
+    """Compute the number of steps in the given time, with batches of ``max_tokens`` or the user's number of tokens.
 
     Args:
-        read: numbers of tokens of a document and of a summary, truncated.
+        read: numbers of tokens in a document and in a summary after truncation.
     """
     max_tokens = given.number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
@@ -263,7 +262,7 @@ class _Given:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
-        """Tell whether an extractor has picked the documents' sentences, so that the model reads their levels."""
+        """Whether an extractor has picked the sentences of the documents, so that the model reads their levels."""
         factors = self.text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
@@ -273,9 +272,9 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """Options of the model, without options that have no effect or exclude the given ones."""
+    """Return options of the model, except options that have no effect or are incompatible with the given options."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    # The widths of the decoder follow the widths of the encoder, even if the user gives them.
+    # The decoder uses the widths of the encoder, even if the user gives them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
@@ -299,14 +298,14 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """Options of training, if the given optimiser, schedule and criterion have them."""
+    """Return options of training that the given optimiser, schedule and criterion support."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
-        found.append("--fp16-no-flatten-grads")  # Muon needs matrices; otherwise fairseq would flatten them
+        found.append("--fp16-no-flatten-grads")  # Muon needs matrices, which fairseq would flatten
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
@@ -319,21 +318,21 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Number of warm-up steps: a ninth of all steps, at most 500."""
+    """Return the number of warm-up steps: a ninth of all steps, at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Floating-point operations per step: six per weight and token, plus the operations of attention.
+    """Compute floating-point operations per step: six per weight and token, plus the operations of attention.
 
     Args:
-        read: numbers of tokens of a document and of a summary.
+        read: numbers of tokens in a document and in a summary.
         pairs: number of pairs in a batch.
         known: size of the vocabulary.
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", width)  # the decoder's width follows the encoder's
+        width = given.number(f"--{side}-embed-dim", width)  # the decoder is as wide as the encoder
         wide = given.number(f"--{side}-ffn-embed-dim", wide)
         layers = given.number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
@@ -350,7 +349,7 @@ def _rounded(length: int) -> int:
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """Describe the choice to the user, in lines."""
+    """Describe the choice to the user in lines."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries
@@ -361,12 +360,12 @@ def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: 
     rounded = max(round(pairs / 8) * 8, 8)
     return [
         f"{layers[0]}+{layers[1]} layers of width {given.number('--encoder-embed-dim', size.width)}; "
-        f"{chosen['optimizer']}, rate {chosen['lr']}, falling to 0 over {recipe.steps:,} steps "
+        f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
         f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
         f"batches of up to {value.text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of 8)",
         f"documents are read up to {value.text('--truncate-source', '')} tokens, summaries up to "
         f"{value.text('--truncate-target', '')}",
-        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: in training they "
+        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
         f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " that do nothing else"),

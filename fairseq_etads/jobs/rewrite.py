@@ -1,4 +1,4 @@
-"""Summarise by selecting and rewriting sentences; for the command ``etads-rewrite``."""
+"""Summarise by selecting and rewriting sentences, for the command ``etads-rewrite``."""
 
 import argparse
 import json
@@ -24,18 +24,18 @@ from .labels import need_marks
 from .runs import detokenizer_of, device_of
 
 SENTENCES = 5
-"""Number of sentences to select if the extractor cannot stop, or has selected none."""
+"""Number of sentences to select if the extractor cannot stop or has selected no sentence."""
 
 
 def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
-    """Write the summaries of a split, and describe them.
+    """Write the summaries of a split, and return a message about them.
 
     Args:
         folder: folder with binarised data.
-        args: the command's arguments, with paths of checkpoints.
+        args: arguments of the command, with paths of checkpoints.
 
     Raises:
-        InputError: a checkpoint has another kind of model or other data, or documents have no sentences.
+        InputError: a checkpoint belongs to another kind of model or other data, or documents have no sentences.
         FileNotFoundError: there is no such split.
         InputError: another process is writing OUTPUT.
     """
@@ -71,7 +71,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """Load the command's extractor, in evaluation mode, and its checkpoint's task, which reads DATA; see above."""
+    """Load the extractor in evaluation mode, and the task of its checkpoint, which reads DATA."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -93,7 +93,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
 def summarise(
     documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
 ) -> List[List[Tuple[int, ...]]]:
-    """Yield the sentences of each document's summary as ids; documents (S,) include the end symbol."""
+    """Yield the summary of each document as ids of its sentences; documents (S,) include the end symbol."""
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
     taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
@@ -114,7 +114,7 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Settings that determine the summaries: options, and sizes and modification times of checkpoints and data."""
+    """Return what determines the summaries: options, and sizes and modification times of checkpoints and data."""
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
     stats = {str(path): path.stat() for path in files}
@@ -123,14 +123,14 @@ def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 
 
 class _Output:
-    """A file of summaries that gets its name when it is complete; until then a later call can continue it.
+    """A file of summaries that receives its name when it is complete. Until then, a later call can continue it.
 
     Args:
         path: path of the file.
-        made_by: settings that determine the summaries; partial summaries of other settings are deleted.
+        made_by: settings that determine the summaries; partial summaries with other settings are deleted.
 
     Attributes:
-        done: number of summaries that it already has.
+        done: number of summaries that the file already contains.
     """
 
     def __init__(self, path: Path, made_by: Dict[str, Any]):
@@ -153,13 +153,13 @@ class _Output:
         self.lines.append(line)
 
     def keep(self) -> None:
-        """Write the summaries that were added since the last call to disk."""
+        """Write the summaries added since the last call to disk."""
         with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])
         self.done = len(self.lines)
 
     def finish(self) -> str:
-        """Rename the complete file; returns its summaries."""
+        """Rename the complete file, and return its summaries."""
         os.replace(self.partial, self.path)
         self.record.unlink()
         count = max(len(self.lines), 1)

@@ -17,7 +17,7 @@ from ..text.checksums import sha256
 
 RECORD = "training.json"
 _COMMANDS = ("started.txt", "finished.txt")
-"""Files in which earlier versions recorded the command, its words separated by spaces."""
+"""Files in which earlier versions recorded the command, with spaces between its words."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class RunRecord:
     """Command and data of the training of a run.
 
     Attributes:
-        command: the words of the command line of fairseq-train.
-        prepared: the folder with the prepared data, or empty.
+        command: words of the fairseq-train command line.
+        prepared: folder with the prepared data, or empty.
         data: identity of the prepared data, see :func:`data_of`.
     """
 
@@ -36,7 +36,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
-        """The record of a run; None if it has none.
+        """Read the record of a run; None if there is no record.
 
         Raises:
             InputError: the record is damaged.
@@ -63,18 +63,18 @@ class RunRecord:
         return None
 
     def write(self, run: Path) -> None:
-        """Write the record into the folder of the run."""
+        """Write the record to the run folder."""
         write_text(run / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", errors="replace")
 
 
 def data_of(prepared: Path) -> Dict[str, str]:
-    """Identity of prepared data: the SHA-256 of prepare.json, which lists the checksums of the texts; or nothing."""
+    """Return the SHA-256 of prepare.json, which lists the checksums of the texts; empty without that file."""
     path = prepared / "prepare.json"
     return {path.name: sha256(path)} if path.is_file() else {}
 
 
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
-    """Find the prepared data of a run: the folder given by ``--prepared``, the one of its training, or RUN/prepared.
+    """Find the prepared data of a run: the folder given with ``--prepared``, the data of its training, or RUN/prepared.
 
     Raises:
         InputError: the data of the training have been moved or deleted.
@@ -85,17 +85,17 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     record = RunRecord.read(run)
     if record is None or not record.prepared:
         return inside
-    # A run that was moved has its prepared data inside its folder.
+    # If the run folder was moved, it contains its prepared data.
     for folder in (Path(record.prepared), inside):
         if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
             return folder
     others = (Path(record.prepared) / "prepare.json").is_file()
-    there = "but there are others now" if others else "which is not there any more"
+    there = "but the data there has changed" if others else "which no longer exists"
     raise InputError(f"RUN {run}: it was trained with the data in {record.prepared}, {there}; give --prepared")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the prepared data of the run that the argument names, for ``scripts/generate.sh``."""
+    """Print the path of the prepared data of the run in the argument, for ``scripts/generate.sh``."""
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)

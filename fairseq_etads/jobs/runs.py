@@ -1,4 +1,4 @@
-"""Shared parts of commands that work on a training or its data. Importing it imports neither torch nor fairseq."""
+"""Shared parts of commands that work on a training or its data, without importing torch or fairseq."""
 
 import argparse
 import logging
@@ -12,7 +12,7 @@ from .run_record import prepared_of
 
 
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
-    """Resolve RUN and ``--checkpoint`` to a checkpoint and its binarised data; the data is None for the training's.
+    """Find the checkpoint of RUN and ``--checkpoint``, and its binarised data; None for the data of the training.
 
     Raises:
         InputError: there is no such checkpoint, or no data in ``--prepared``.
@@ -32,12 +32,12 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
 
 
 def add_run_options(add: Callable[..., Any]) -> None:
-    """Add the options that name a checkpoint of RUN, its data, the size of batches and the device to a parser."""
+    """Add options for the checkpoint of RUN, its data, the size of batches and the device to a parser."""
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
         default="best",
-        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+        help="checkpoint to use: checkpoint_best.pt or checkpoint_last.pt in RUN (default: %(default)s)",
     )
     add(
         "--prepared",
@@ -56,8 +56,10 @@ def only_warnings() -> None:
 
 
 def device_of(name: Optional[str]) -> Any:
-    """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if it does not
-    exist.
+    """Return the torch device of ``--device``; by default the GPU, if there is one.
+
+    Raises:
+        InputError: the device does not exist.
     """
     from ..summarizer.summarizer import device_of as checked  # imported here, because it imports torch
 
@@ -65,15 +67,15 @@ def device_of(name: Optional[str]) -> Any:
 
 
 def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
-    """A TextTokenizer that joins words, with their subwords joined, into text; sentence marks stay.
+    """Return a TextTokenizer that joins subwords to words, and words to text, but keeps sentence marks.
 
     Args:
-        dictionary: the data's dictionary.
-        subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        dictionary: dictionary of the data.
+        subwords: kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         folder: folder of the data, for the error message.
 
     Raises:
-        InputError: the data has GPT-2's pieces.
+        InputError: the data consists of GPT-2 pieces.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.kinds import detect_words

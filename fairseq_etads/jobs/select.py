@@ -1,4 +1,4 @@
-"""Compute a content selector's probabilities for the documents of a split; for the command ``etads-select``."""
+"""Compute the probabilities of a content selector for the documents of a split, for the command ``etads-select``."""
 
 import argparse
 import json
@@ -27,10 +27,10 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: folder of binarised data; None for the training's.
+        data: folder of binarised data; None for the data of the training.
 
     Raises:
-        InputError: the checkpoint is not a selector's, or the data or the labels cannot be read.
+        InputError: the checkpoint does not contain a selector, or the data or the labels cannot be read.
     """
     overrides: Dict[str, Any] = {"init_from": None, **({} if data is None else {"data": str(data)})}
     if args.truncate_source:
@@ -73,7 +73,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
 
 def describe(scores: Dict[str, float]) -> str:
-    """The figures of a split as text."""
+    """Format the figures of a split."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
         f"(best: {scores['best_f1']:.4f} above {scores['best_threshold']:.3g}), labelled {scores['positive']:.1%}"
@@ -84,7 +84,7 @@ def describe(scores: Dict[str, float]) -> str:
 def _probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Probabilities of each document's units, in order; for words, of each token that is read.
+    """Yield the probabilities of each document's units in order; for words, of each token that is read.
 
     Args:
         held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
@@ -102,13 +102,13 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # For words, padding may be on either side. For sentences, units without words keep their indices.
+            # Padding of words may be on either side. Sentences without words keep their indices.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 
 
 def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
-    """The fields of a document's line; a word has the mean of its subwords' probabilities."""
+    """Return the fields of a document's line; the probability of a word is the mean over its subwords."""
     text = Text.of(tokens, subwords, limit)
     if unit == "sentences":
         sentences = text.sentences()
@@ -125,9 +125,7 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
 def _scores(
     path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
 ) -> Dict[str, float]:
-    """Measure how well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the
-    split.
-    """
+    """Measure how well the probabilities in ``path`` predict the labels of all tokens or sentences in the split."""
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
@@ -151,7 +149,7 @@ def _scores(
 
 
 def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
-    """Probability and label of each unit of a document."""
+    """Return the probability and label of each unit in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())
         return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]

@@ -24,13 +24,13 @@ _ADVICE = "shorten the split train first: the levels are learned from it"
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
-    """Write the shortened splits, and record the selection settings in the run; yields a message per split.
+    """Write the shortened splits, record the selection settings in the run, and yield a message per split.
 
     Args:
-        args: the command's arguments.
+        args: arguments of the command.
 
     Raises:
-        InputError: the text and the data differ, or probabilities are missing or from other documents.
+        InputError: the text and the data differ, or probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
     settings = settings_of(args.prepared, "--prepared")
@@ -114,8 +114,8 @@ def _shorten_split(
 
 
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
-    """Sentences of a raw line that have tokens; None if their number differs from the ``encoded`` ones."""
+    """Return the sentences of a raw line that have tokens; None if there are more or fewer than in ``encoded``."""
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
-    if len(sentences) != len(encoded):  # the tokeniser drops sentences without words
+    if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None

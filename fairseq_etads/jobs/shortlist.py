@@ -1,9 +1,9 @@
-"""Find frequent words in the summaries of documents with a given word, for the command ``etads-shortlist``.
+"""Find the words that are frequent in the summaries of documents with a given word, for ``etads-shortlist``.
 
 Words w of summaries are ranked for a word s of documents by P(w | s), the share of documents with s that have w in
-their summaries. Lexical tables of machine translation estimate the same. A list of a given length should contain as
-many words of the summary as possible. At equal length, this ranking found more of them than measures of association
-that favour rare words (docs/experiments.md has the figures).
+their summaries. Lexical tables of machine translation estimate the same probability. A list of a given length should
+contain as many words of the summary as possible. At equal length, this ranking found more words than measures of
+association that favour rare words (docs/experiments.md contains the figures).
 """
 
 from pathlib import Path
@@ -19,13 +19,11 @@ from ..vocabulary.dictionary import known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
-"""Pairs of words that are counted at once, in 32 bits: half a gibibyte. The data is read as many times as that
-requires.
-"""
+"""Number of word pairs to count at once, in 32 bits each: half a gibibyte. More pairs need several passes."""
 FEWEST_TOGETHER = 2
-"""Smallest count of a pair of words; a lower one may be due to chance."""
+"""Minimum count of a pair of words; a lower count may be due to chance."""
 CHECKED = 1000
-"""Number of validation pairs to check, from the beginning."""
+"""Number of validation pairs to check, from the beginning of the split."""
 
 
 class Limits(NamedTuple):
@@ -33,7 +31,7 @@ class Limits(NamedTuple):
 
     Attributes:
         frequent: number of words on every list.
-        per_word: maximum number of words associated with a word of a document.
+        per_word: maximum number of words associated with each document word.
         truncate_source, truncate_target: maximum number of tokens read per document and per summary.
     """
 
@@ -44,7 +42,7 @@ class Limits(NamedTuple):
 
 
 class Pairs:
-    """The distinct known words of each document of a split and of its summary, without special symbols.
+    """Distinct known words of each document in a split and of its summary, without special symbols.
 
     Args:
         pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
@@ -62,15 +60,15 @@ class Pairs:
         return len(self._pairs.src)
 
     def document(self, number: int) -> np.ndarray:
-        """Ids of a document's words in ascending order."""
+        """Return the ids of a document's words in ascending order."""
         return self._distinct(self._pairs.src[number], self.source_words)
 
     def summary(self, number: int) -> np.ndarray:
-        """Ids of a summary's words in ascending order."""
+        """Return the ids of a summary's words in ascending order."""
         return self._distinct(self._pairs.tgt[number], self.target_words)
 
     def tokens(self, number: int) -> torch.Tensor:
-        """All tokens of a document."""
+        """Return all tokens of a document."""
         tokens: torch.Tensor = self._pairs.src[number]
         return tokens
 
@@ -79,12 +77,12 @@ class Pairs:
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
     def progress(self, what: str) -> Iterator[int]:
-        """Indices of all pairs, with a progress bar."""
+        """Iterate over the indices of all pairs, with a progress bar."""
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
 def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
-    """Number of documents with each word (V_s,), and of summaries (V,); int64."""
+    """Count the documents that contain each word (V_s,), and the summaries that do (V,), as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
     for number in pairs.progress("frequencies"):
@@ -94,16 +92,16 @@ def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """Ids (F,) of the ``count`` most frequent words that occur (or fewer), most frequent first."""
+    """Return the ids (F,) of the ``count`` most frequent words, most frequent first; fewer if fewer words occur."""
     order = np.argsort(-in_summaries, kind="stable")[:count]
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
 def strongest(counts: np.ndarray, most: int) -> np.ndarray:
-    """Indices of the ``most`` largest counts (or fewer), largest first; equal ones keep their order.
+    """Return the indices of up to ``most`` largest counts, largest first; equal counts keep their order.
 
-    The counts (n,) belong to one word of documents: the number of summaries with each of n words. So the order is by
-    P(w | s). Counts below :data:`FEWEST_TOGETHER` are dropped.
+    The counts (n,) belong to one document word: the number of summaries with each of n words. The order is therefore
+    by P(w | s). Counts below :data:`FEWEST_TOGETHER` are left out.
     """
     order = np.argsort(-counts, kind="stable")[:most]
     chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
@@ -111,13 +109,13 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 class WordsTogether:
-    """Finds the summary words that are most associated with each document word.
+    """Search for the summary words that are most associated with each document word.
 
     Args:
         pairs: pairs of the training data.
         per_word: k, the number of words per row.
         frequent: ids that are on every list, so that rows omit them.
-        own: id in summaries of each word of documents, which is on the word's list anyway; -1: none.
+        own: id in summaries of each document word, which is always on the word's list; -1: none.
         counts: document frequencies, as returned by :func:`document_frequencies`.
     """
 
@@ -131,7 +129,7 @@ class WordsTogether:
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """Table (V_s, k), int32: ids, the most probable first; -1 where there are no more."""
+        """Return the table of ids (V_s, k), int32, most probable first; the rest of a row is -1."""
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
         if not len(rows) or not len(self.columns):
@@ -149,8 +147,10 @@ class WordsTogether:
         return table
 
     def _count(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the documents with each of the words (n,) and each counted word in their summary: (n, columns),
-        int32.
+        """Count the documents that contain each of the words (n,), by counted word in their summary.
+
+        Returns:
+            counts (n, columns), int32.
         """
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
@@ -163,14 +163,14 @@ class WordsTogether:
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
-    """Id in summaries of each known word of documents, -1 for none: (V_s,)."""
+    """Return the id in summaries of each known document word (V_s,); -1 for none."""
     known = known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
 
 
 def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
-    """Learn from a folder's training data, and write a file; returns messages about it.
+    """Learn a shortlist from the training data in a folder, write it to a file, and return messages about it.
 
     Raises:
         InputError: the training data has no summaries.
@@ -200,7 +200,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
 
 
 def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
-    """Report the length of lists for validation documents, and the share of their summaries on them."""
+    """Report the length of lists for validation documents, and the share of summary words on the lists."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):

@@ -1,4 +1,4 @@
-"""The common frame of all commands: ``--version``, errors in one line on stderr, exit statuses, and signals."""
+"""The common behaviour of all commands: ``--version``, one-line errors on stderr, exit statuses, and signals."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ from .errors import InputError
 from .systems import belongs_to, is_there, system_of
 
 USER_ERROR = 2
-"""Exit status after a mistake in the input or the options."""
+"""Exit status for a mistake in the input or the options."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -30,20 +30,20 @@ class Parser(argparse.ArgumentParser):
         self._words: List[str] = []
         self._is_intermixed = False
         self.register("type", int, _integer)
-        if " " not in self.prog:  # a subcommand's prog is "etads-human make"
+        if " " not in self.prog:  # subcommands, such as "etads-human make", have no --version
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
-            }  # the value is suppressed because reports record all parsed options, and --version is not one of them
+            }  # without a value, --version does not appear among the parsed options, which reports record
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like argparse, but also accept files after options; remember the words for messages."""
+        """Parse like argparse, but also accept files after options; store the words for messages."""
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._takes_intermixed():  # they may be files after options
+        if rest and namespace is None and self._takes_intermixed():  # the rest may be files after options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _takes_intermixed(self) -> bool:
-        """Tell whether arguments may come before and after options; argparse cannot do that with subcommands."""
+        """Tell whether arguments may come before and after options, which argparse does not support for subcommands."""
         kinds = [action.nargs for action in self._get_positional_actions()]
         return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
 
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
 
     def _advice(self, message: str) -> str:
-        """Suggest the spelling that was probably meant, or return nothing."""
+        """Suggest the spelling that was probably meant, or return an empty text."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
                 near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
             names = without_value.group(1).split("/")
             for word, value in zip(self._words, self._words[1:]):
                 if word in names and value.startswith("-") and value not in self._option_string_actions:
-                    return f"; a value that begins with - is written {names[0]}={printable(value)}"
+                    return f"; write a value that begins with - as {names[0]}={printable(value)}"
         return ""
 
     def _options(self) -> List[str]:
@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _ShowVersion(argparse.Action):
-    """Print the version, computed only on demand."""
+    """Print the version, which is computed only on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -99,7 +99,7 @@ def closest(word: str, known: Iterable[str]) -> str:
 
 
 def _integer(text: str) -> int:
-    """Parse an integer of at most 64 bits, the largest of numpy and torch."""
+    """Parse an integer of at most 64 bits, the limit of numpy and torch."""
     number = int(text)
     if not -(2**63) <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
@@ -112,15 +112,15 @@ _integer.__name__ = "int"  # argparse uses this name in "invalid int value"
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Turn a function of the parsed options into the ``main`` of a command.
+    """Convert a function of the parsed options to the ``main`` of a command.
 
-    ``main(argv)`` parses the options, does the work under :func:`errors_in_one_line`, and returns the exit status. The
-    function itself imports modules that need torch or fairseq, so that ``--help`` and wrong options are answered
-    immediately.
+    ``main(argv)`` parses the options, runs the function in :func:`errors_in_one_line`, and returns the exit status.
+    Modules that need torch or fairseq are imported inside the function, so that ``--help`` and errors about wrong
+    options appear immediately.
 
     Args:
-        make_parser: called by ``main``; the parser's ``prog`` is the command's name.
-        more: further errors, in addition to InputError and OSError, that are the user's mistakes.
+        make_parser: function that creates the parser, with the name of the command as its ``prog``.
+        more: classes of errors that are the user's mistakes, in addition to InputError and OSError.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -142,12 +142,12 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=int,
         default=os.cpu_count() or 1,
-        help="number of processes (default: all processors, %(default)s)",
+        help="number of processes (default: the number of processors, %(default)s)",
     )
 
 
 def check_positive(**numbers: Optional[int]) -> None:
-    """Raise InputError for a number below 1; names are option names, and None means that an option is not given."""
+    """Raise InputError if an option, named by the keyword, is below 1; None means that the option is not given."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
@@ -164,7 +164,7 @@ def add_device(add: Callable[..., Any]) -> None:
 
 
 def printable(text: str) -> str:
-    """Escape characters that a terminal cannot show or would obey; names in an input can contain anything."""
+    """Escape characters that cannot be printed or control a terminal; names in an input may contain any character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -172,7 +172,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """A terminal that shows control characters of documents and file names instead of obeying them."""
+    """A terminal that shows control characters in documents and file names instead of interpreting them."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -186,7 +186,7 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Keep text printed inside the block from controlling a terminal; files and pipes get unchanged characters."""
+    """Keep text printed inside the block from controlling a terminal; output to files and pipes is unchanged."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
         sys.stdout = _Terminal(plain)
@@ -206,15 +206,15 @@ def sentence(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
-    """Run a command so that its users see sentences on stderr, never a traceback for their mistakes.
+    """Run a command so that users see one-line messages on stderr for their mistakes instead of tracebacks.
 
-    - InputError, OSError and the errors in ``more``: one line, "command: sentence"; exit status 2.
-    - A missing system of the package that the command belongs to: one line, too; exit status 2.
-    - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so workers end with it.
-    - A reader of the output that stops reading (``| head``): silence; exit status 141, like other tools.
+    - InputError, OSError and errors in ``more``: print the line "command: message"; exit status 2.
+    - Missing system of the package to which the command belongs: print one line; exit status 2.
+    - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so worker processes also end.
+    - Closed output pipe (``| head``): print nothing; exit status 141, like other tools.
 
     Raises:
-        SystemExit: with that status.
+        SystemExit: with this status.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _open_closed_files()
@@ -243,7 +243,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
 
 
 def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
-    """Run a command as in :func:`errors_in_one_line`, and return the exit status."""
+    """Run a command inside :func:`errors_in_one_line`, and return the exit status."""
     try:
         with errors_in_one_line(command, *more):
             work()
@@ -253,7 +253,7 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
 
 
 def _open_closed_files() -> None:
-    """Open /dev/null for closed standard streams; otherwise the next file would take their place."""
+    """Open /dev/null for closed standard streams, because the next opened file would otherwise replace them."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -264,19 +264,19 @@ def _open_closed_files() -> None:
 
 
 def limit_caches_of_shapes() -> None:
-    """Limit torch's caches per matrix shape; torch must not have been imported yet.
+    """Limit the sizes of torch's caches of kernels by matrix shape; torch must not have been imported yet.
 
-    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new ones: 170 MB more
-    after 2,600 documents, none with these limits, at the same speed.
+    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new shapes. After 2,600
+    documents, the caches need 170 MB. With these limits, memory use does not grow, and the speed is the same.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C in a worker: a terminal sends it to all processes, and the first one ends the others.
+    """Ignore Ctrl-C in a worker, because a terminal sends it to all processes, and the parent ends its workers.
 
-    A worker also ends with the first process, even if that was killed and could not end the workers.
+    A worker also ends if its parent was killed and could not end the worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
@@ -298,7 +298,7 @@ def _end_worker(number: int, frame: Any) -> None:
 
 @contextlib.contextmanager
 def _signals_as_exits(command: str) -> Iterator[None]:
-    """Turn signals into SystemExit, except signals that the process was started to ignore (by nohup, for example)."""
+    """Convert signals to SystemExit, except for signals that the process ignores from the start (as with nohup)."""
 
     def leave(number: int, frame: Any) -> None:
         if number == signal.SIGINT:
@@ -318,7 +318,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Discard remaining output to stdout; Python would otherwise complain about it on exit."""
+    """Discard remaining output to stdout, because Python would otherwise report an error on exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Postpone the import of large modules that other packages import at their start and that summarising never uses."""
+"""Postpone the import of large modules that other packages import but that are not needed to summarise."""
 
 import contextlib
 import importlib
@@ -11,11 +11,11 @@ STATISTICS = (
     *("sklearn", "sklearn.feature_extraction", "sklearn.metrics", "sklearn.preprocessing"),
     *("scipy.sparse", "scipy.stats"),
 )
-"""Modules that fairseq and nltk import for scores, classifiers and parsers; they take 1.8 seconds."""
+"""Modules that fairseq and nltk import for scores, classifiers and parsers; the imports take 1.8 seconds."""
 
 
 class _StandIn(ModuleType):
-    """A module with functions that import the real module when they are called."""
+    """A placeholder for a module, with functions that import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -29,14 +29,14 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Make ``from NAME import function`` and ``from PACKAGE import MODULE`` free of cost inside the block.
+    """Defer ``from NAME import function`` and ``from PACKAGE import MODULE`` inside the block.
 
     The imported functions work as usual, and import the real module at the first call. Modules that have already been
-    imported are not affected, nor are imports after the block.
+    imported and imports after the block are not affected.
 
     Args:
-        names: names of modules, such as "scipy.stats". If the package is slow to import, too, its name comes before
-            them.
+        names: names of modules, such as "scipy.stats". If the import of their package is also slow, its name must come
+            before theirs.
     """
     stand_ins = {name: _StandIn(name) for name in names if name not in sys.modules}
     for name, module in stand_ins.items():
@@ -54,7 +54,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Import fairseq inside the block without its slow statistics and without a message about missing tensorboardX."""
+    """Import fairseq inside the block without slow statistics modules and without a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

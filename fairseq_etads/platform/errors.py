@@ -1,5 +1,5 @@
-"""The error that commands show as one line."""
+"""The error that commands report in one line."""
 
 
 class InputError(ValueError):
-    """A mistake in the input or the options that the user can correct; commands show it as one line."""
+    """A mistake in the input or the options that the user can correct; commands report it in one line."""

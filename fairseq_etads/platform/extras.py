@@ -1,4 +1,4 @@
-"""Optional parts of the installation: their packages, and the line that installs them here."""
+"""Optional parts of the installation: their packages, and the command that installs them here."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Extra of setup.py that commands use -> modules without which it counts as missing."""
+"""Extra of setup.py -> modules that it provides; the extra is missing if one of them is."""
 
 
 def missing_modules(extra: str) -> Tuple[str, ...]:
@@ -32,7 +32,7 @@ def missing_modules(extra: str) -> Tuple[str, ...]:
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra here, from the clone of this package if it still exists."""
+    """Return the command that installs an extra here, from the clone of this package if the clone still exists."""
     clone = _clone()
     if clone is None:
         return f"python -m pip install '.[{extra}]' in a clone of fairseq-etads"
@@ -51,7 +51,7 @@ def _clone() -> Optional[Path]:
         pass
     environment = os.environ.get("VIRTUAL_ENV")
     if environment:
-        candidates.append(Path(environment).resolve().parent)  # scripts/install.sh makes .venv in the clone
+        candidates.append(Path(environment).resolve().parent)  # scripts/install.sh creates .venv in the clone
     for folder in candidates:
         if (folder / "setup.py").is_file() and (folder / "fairseq_etads").is_dir():
             return folder

@@ -10,9 +10,9 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def end_quietly_while_importing() -> None:
-    """From now on, exit with status 130 and no traceback if Ctrl-C interrupts the import of this project's modules.
+    """Let Ctrl-C exit with status 130 and without a traceback while this project's modules are being imported.
 
-    Once a command runs, :func:`fairseq_etads.platform.console.errors_in_one_line` handles signals.
+    When a command runs, :func:`fairseq_etads.platform.console.errors_in_one_line` handles signals.
     """
     plain_hook = sys.excepthook
 
@@ -25,7 +25,7 @@ def end_quietly_while_importing() -> None:
 
 
 def _is_importing(trace: Optional[TracebackType]) -> bool:
-    """Tell whether the body of one of this project's modules was running."""
+    """Tell whether the code of one of this project's modules was being executed at import."""
     while trace is not None:
         frame = trace.tb_frame
         package = str(frame.f_globals.get("__name__")).partition(".")[0]

@@ -1,15 +1,15 @@
-"""Options declared as dataclass fields: find those given, and check that they are possible and have an effect.
+"""Options declared as dataclass fields: find given options, and check that they are valid and have an effect.
 
-Without torch and fairseq, so that ``--help`` is fast. A field's metadata determines its checks:
+This module needs neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determines its checks:
 
 - ``bounds``: the :class:`Bounds` of a number;
-- ``choices``: the values of a text, for a field that is not an enumeration;
-- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be present,
-  or the field has no effect. ``without`` replaces the message's ending "without --pointer switch";
-- ``excludes``: option or mechanism -> reason. The field cannot be given together with it; with an empty reason, the
-  field has no effect with it.
+- ``choices``: the valid values of a text, for a field that is not an enumeration;
+- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"). If none of them is present,
+  the field has no effect. ``without`` replaces the end of the message, "without --pointer switch";
+- ``excludes``: option or mechanism -> reason why the field cannot be given together with it. If the reason is empty,
+  the message states that the field has no effect with it.
 
-:func:`conflict` applies ``needs`` and ``excludes``, for a training and for decoding; ``docs/rules.md`` lists them.
+:func:`conflict` applies ``needs`` and ``excludes`` for training and for decoding; ``docs/rules.md`` lists them.
 """
 
 import math
@@ -22,9 +22,9 @@ class Bounds(NamedTuple):
     """Bounds of a numeric option.
 
     Attributes:
-        at_least: the smallest value; None: no lower bound.
-        below: an exclusive upper bound; None: no upper bound.
-        what: the noun or remark for messages: "tokens", "(0: off)", or with ``below`` "a probability".
+        at_least: the smallest value; None for no lower bound.
+        below: an exclusive upper bound; None for no upper bound.
+        what: noun or remark for messages: "tokens", "(0: off)", or with ``below`` "a probability".
         above: an exclusive lower bound, instead of ``at_least``.
         most: the largest value, instead of ``below``.
     """
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
     most: Optional[float] = None
 
     def admit(self, value: float) -> bool:
-        """Tell whether a value is possible; "not a number" never is, and infinity only without bounds."""
+        """Tell whether a value is valid. NaN is never valid, and infinity only if there are no bounds."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.most is None else self.most
         return (
@@ -59,11 +59,11 @@ class Bounds(NamedTuple):
 
 
 PROBABILITY = Bounds(0, 1, "a probability")
-"""Bounds of a dropout or a share below 1."""
+"""Bounds of a dropout probability or a share below 1."""
 SIZE = Bounds(1)
-"""Bounds of a width, or of a number that is at least 1."""
+"""Bounds of a width or another number that is at least 1."""
 NOT_NEGATIVE = Bounds(0)
-"""Bounds of a weight or of a number that can be 0."""
+"""Bounds of a weight or another number that can be 0."""
 
 
 def flag(name: str) -> str:
@@ -77,7 +77,7 @@ def shown(option: str, value: Any) -> str:
 
 
 def listed(choices: Sequence[str]) -> str:
-    """Format choices as text."""
+    """Format choices as a list in a sentence."""
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
 
@@ -100,13 +100,13 @@ def check_values(cfg: Any, config: Any) -> None:
 
 
 def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError for a given option that needs something missing, or excludes something present.
+    """Raise ValueError if a requirement of a given option is missing, or the option excludes one that is present.
 
     Args:
         cfg: the values.
         config: the dataclass that declares the options.
-        has: mechanisms of the model, and options that other dataclasses declare, as on a command line; the options of
-            ``config`` may be left out.
+        has: mechanisms of the model, and options declared by other dataclasses, as on a command line; the options of
+            ``config`` need not be listed.
         skip: names of options that are not checked.
     """
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
@@ -118,7 +118,7 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
 
 
 def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
-    """Return the reason why one of the given options has no effect or excludes another; empty if there is none.
+    """Return why one of the given options has no effect or excludes another option; empty if there is no conflict.
 
     Args:
         given: options that differ from their defaults, and their values.
@@ -141,7 +141,7 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 def flags(present: Mapping[str, Any]) -> Set[str]:
     """Return each option that is on, with and without its value: "--pointer", "--pointer soft".
 
-    An option with the value "none" has only the second form.
+    For an option with the value "none", only the second form is returned.
     """
     on = {name: _plain(value) for name, value in present.items() if is_on(value)}
     off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
@@ -149,29 +149,29 @@ def flags(present: Mapping[str, Any]) -> Set[str]:
 
 
 def is_on(value: Any) -> bool:
-    """Tell whether an option with this value is on; fairseq's --diverse-beam-groups is -1 if it is off."""
+    """Tell whether an option with this value is on; fairseq's --diverse-beam-groups is -1 if off."""
     plain = _plain(value)
-    # an interpolation of omegaconf that is not resolved refers to an option of another part
+    # An unresolved interpolation of omegaconf refers to an option in another part of the configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
 
 
 def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Options with values other than the default, and their values.
+    """Return the options with values other than the default, and their values.
 
-    An explicitly given default does not count.
+    An option that is explicitly set to its default is not included.
     """
     return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
 
 
 def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
-    """Name and default of each option declared here, not taken from another part of fairseq's options."""
+    """Yield the name and default of each option, except options taken from other parts of fairseq's configuration."""
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, option.default
 
 
 def _with_value(other: str, there: Collection[str]) -> str:
-    """Return an option with its value, if that is known."""
+    """Return an option with its value if the value is known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
 

@@ -1,12 +1,12 @@
-"""Write outputs completely or not at all, by one process at a time, and never over an input.
+"""Write outputs either completely or not at all, in one process at a time, and never over an input.
 
 Every command of the project writes its files through this module:
 
 - :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the target's folder, and rename it
-  when it is complete. If the process is killed, the target is unchanged.
-- :func:`locked` keeps a second process from an output, a file or a folder, and names the lock's holder. The lock ends
-  with the process, however it ends.
-- :func:`check_outputs` refuses an output that is one of the inputs, through links, too.
+  when it is complete. If the process is killed, the target stays unchanged.
+- :func:`locked` keeps other processes from writing the same file or folder, and reports which process holds the lock.
+  The lock is released when the process ends for any reason.
+- :func:`check_outputs` refuses an output that is also an input, including through links.
 """
 
 import contextlib
@@ -41,9 +41,9 @@ from .errors import InputError
 from .processes import lock
 
 PARTIAL = ".partial"
-"""Ending of incomplete files."""
+"""Suffix of incomplete files."""
 LOCK = ".lock"
-"""Ending of the lock file next to an output, or name of the lock file in a folder."""
+"""Suffix of the lock file next to an output file, or name of the lock file in an output folder."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -52,20 +52,20 @@ _held: Set[str] = set()
 
 
 class _Lock:
-    """A locked file with the name of its holder."""
+    """A locked file, which contains a description of the process that holds the lock."""
 
     def __init__(self, path: Path):
         self.path = path
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, which is created if necessary; False if another process has it."""
+        """Lock the file, and create it if necessary; return False if another process holds the lock."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
             if not lock(file):
                 file.close()
                 return False
-            # the previous holder may have deleted it between the two lines above
+            # The previous holder may have deleted the file between opening and locking.
             if _is_still(file, self.path):
                 break
             file.close()
@@ -78,7 +78,7 @@ class _Lock:
         return True
 
     def holder(self) -> str:
-        """Describe the lock's holder, for a message."""
+        """Describe the process that holds the lock, for a message."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
             return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
@@ -86,12 +86,12 @@ class _Lock:
             return "another process"
 
     def fileno(self) -> int:
-        """The file descriptor of the locked file."""
+        """Return the file descriptor of the locked file."""
         assert self._file is not None
         return self._file.fileno()
 
     def release(self) -> None:
-        """Delete the file and give up the lock."""
+        """Delete the file and release the lock."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # its folder may no longer exist
                 self.path.unlink()
@@ -100,7 +100,7 @@ class _Lock:
 
 
 def _is_still(file: IO[Any], path: Path) -> bool:
-    """Tell whether an open file is still the one at ``path``."""
+    """Tell whether an open file is still the file at ``path``."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -119,17 +119,18 @@ def _lock_path(output: Path, is_folder: bool) -> Path:
 
 @contextlib.contextmanager
 def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Keep other processes from writing an output.
+    """Keep other processes from writing an output inside the block.
 
-    Yields the file descriptor of the lock, if it has one: a process that inherits it holds the lock, too.
+    Yields a tuple with the file descriptor of the lock, which is empty if a caller holds the lock. A child process that
+    inherits the descriptor also holds the lock.
 
     Args:
-        output: a file in an existing folder, or with ``folder`` a folder, which is created, and deleted if it stays
-            empty.
-        option: the option that names it.
+        output: a file in an existing folder, or a folder, which is created, and deleted if it stays empty.
+        option: the option that names the output.
+        folder: whether the output is a folder.
 
     Raises:
-        InputError: another process has it, which the message names; or the folder cannot be created.
+        InputError: another process, named in the message, holds the lock, or the folder cannot be created.
     """
     made = _make_folders(output, option) if folder else []
     path = _lock_path(output.resolve(), folder)
@@ -138,7 +139,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         return
     guard = _Lock(path)
     if str(path) in _held or not guard.acquire():
-        raise InputError(f"{option} {output}: is being written at the moment ({guard.holder()}); wait, or name another")
+        raise InputError(f"{option} {output}: is being written ({guard.holder()}); wait, or name another output")
     _held.add(str(path))
     try:
         if folder:
@@ -167,7 +168,7 @@ def _delete_stale_locks(folder: Path) -> None:
 
 
 def _make_folders(folder: Path, option: str) -> List[Path]:
-    """Create a folder and its parents; returns the ones that were missing, the innermost first."""
+    """Create a folder and its parents; return the folders that were missing, innermost first."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +179,7 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 @contextlib.contextmanager
 def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
-    """Path of a temporary file that replaces ``path`` if no error is raised.
+    """Yield the path of a temporary file, which replaces ``path`` if no error is raised inside the block.
 
     Links are followed. Files that are not regular, such as /dev/stdout or a named pipe, are written directly.
     """
@@ -188,7 +189,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        for stale in _partials(path):  # left by killed processes; this process now holds their lock
+        for stale in _partials(path):  # killed processes have left them, and this process now holds the lock
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -201,12 +202,12 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
             if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
-                error.filename = str(path)  # Python does not know whether an error occurred while writing
+                error.filename = str(path)  # Python does not name the file in errors of write()
             raise
 
 
 def _partials(path: Path) -> List[Path]:
-    """Find incomplete files of ``path`` that :func:`_completed` has left."""
+    """Find incomplete files for ``path`` that :func:`_completed` has left."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -224,15 +225,15 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
 def writing(
     path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
 ) -> Iterator[TextIO]:
-    """A UTF-8 text file that appears under its name only when it is complete.
+    """Open a UTF-8 text file that appears under its name only when it is complete.
 
-    If an error is raised inside, the temporary file is deleted, and an existing file stays unchanged.
+    If an error is raised inside the block, the temporary file is deleted, and an existing file stays unchanged.
 
     Args:
-        lines: called at the end; returns the required number of lines.
+        lines: a function that is called at the end and returns the required number of lines.
 
     Raises:
-        InputError: another process is writing it, or it has another number of lines.
+        InputError: another process is writing the file, or the number of lines is wrong.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
     with _completed(Path(path), lines) as partial, open(partial, "w", **how) as file:
@@ -241,47 +242,47 @@ def writing(
 
 @contextlib.contextmanager
 def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Like :func:`writing`, for bytes."""
+    """Open a binary file like :func:`writing`."""
     with _completed(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
 def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
-    """Like :func:`writing`, for libraries that open files themselves: yields the path to write to."""
+    """Yield a path to write to, like :func:`writing`, for libraries that open files themselves."""
     with _completed(Path(path)) as partial:
         yield partial
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file, which appears under its name only when it is complete."""
+    """Copy a file; the copy appears under its name only when it is complete."""
     with writing_by_name(target) as partial:
         shutil.copyfile(source, partial)
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
-    """Write a text file, which appears under its name only when it is complete."""
+    """Write a text file that appears under its name only when it is complete."""
     with writing(path, errors) as file:
         file.write(text)
 
 
 @contextlib.contextmanager
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
-    """A folder that appears under its name only when it is complete: yields a temporary folder to fill.
+    """Yield a temporary folder to fill, which appears under the name ``path`` only when it is complete.
 
-    It replaces only an empty folder. If an error is raised inside, it is deleted.
+    The folder can replace an empty folder. If an error is raised inside the block, the temporary folder is deleted.
 
     Raises:
-        InputError: there is a file of that name, or a folder that is not empty or is the current one; or another
-            process is making it.
+        InputError: ``path`` is a file, a folder that is not empty, or the current folder, or another process is
+            creating it.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
-        raise InputError(f"{option} {given}: is the current folder, which cannot be replaced: name another one")
+        raise InputError(f"{option} {given}: is the current folder, which cannot be replaced; name another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, option):
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise InputError(f"{option} {given} exists already: name another one, or delete it")
+            raise InputError(f"{option} {given} already exists: name another folder, or delete it")
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         partial.mkdir()
         try:
@@ -296,11 +297,11 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
     """Refuse outputs that are also inputs or other outputs.
 
     Args:
-        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is not a file. For an input
-            folder, the caller lists the files that are read.
+        outputs, inputs: option, or name of an argument -> a path, several paths, or None. ``-`` is not a file. Instead
+            of an input folder, the caller lists the files that are read.
 
     Raises:
-        InputError: two are the same file, by their names or through links.
+        InputError: two paths lead to the same file, directly or through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _paths(outputs):
@@ -324,7 +325,7 @@ def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
 
 
 def _identity(path: Path) -> str:
-    """A key that is equal for two paths of the same file."""
+    """Return a key that is equal for two paths of the same file."""
     try:
         about = path.stat()
     except OSError:

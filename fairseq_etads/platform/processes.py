@@ -1,4 +1,4 @@
-"""Work in several processes, which end with this one; a killed one is reported as an error."""
+"""Run work in several processes, which end with this process; a killed process is reported as an error."""
 
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
@@ -9,9 +9,9 @@ from .errors import InputError
 
 
 def lock(file: IO[Any]) -> bool:
-    """Lock an open file for this process; False if another one has it. The lock ends with the process.
+    """Lock an open file until this process ends; return False if another process holds the lock.
 
-    Without locks (Windows, some network file systems), every process gets the file.
+    Where locks are not supported (Windows, some network file systems), the result is always True.
     """
     try:
         import fcntl
@@ -30,11 +30,12 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes, which end with this one, also on a signal.
+    """Create a pool of ``count`` processes, which end with this process, even on a signal.
 
     Args:
-        start, arguments: a function, called at the start of every process, and its arguments.
-        context: a context of ``multiprocessing``; None: the default one.
+        start: function to call at the start of every process.
+        arguments: arguments of ``start``.
+        context: a context of ``multiprocessing``; None for the default context.
 
     Raises:
         InputError: a process was killed.
@@ -43,14 +44,14 @@ def process_pool(
         try:
             yield pool
         except BrokenProcessPool:
-            raise InputError("a process was killed from outside (out of memory?); try fewer --jobs") from None
+            raise InputError("a process was killed from outside (out of memory?); try a smaller --jobs") from None
         except Exception:
             raise
         except BaseException:  # after a signal, do not wait for a result
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must drop work that has not started before its processes end. Otherwise its thread fails on
-            # cancelled work, such as the rest of a map, when it finds the processes gone.
+            # The pool must drop work that has not started before its processes end. Otherwise, when its thread notices
+            # that the processes have ended, it fails on cancelled work, such as the rest of a map.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()

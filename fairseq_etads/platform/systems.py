@@ -1,4 +1,4 @@
-"""The systems of ``fairseq_etads/systems/`` and their options and modules, so that a message can name a missing one."""
+"""The options and modules of the systems in ``fairseq_etads/systems/``, for messages about a missing system."""
 
 import importlib.util
 from typing import Dict, List, Optional
@@ -15,17 +15,17 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Folder -> options, and modules of the package, that need it."""
+"""Folder of a system -> options, and modules of the package, that need the system."""
 
 
 def names_of(option: str) -> List[str]:
-    """Return the values of an option that systems bring, such as the architectures of ``--arch``."""
+    """Return the values of an option that systems provide, such as the architectures of ``--arch``."""
     pairs = (what.partition(" ") for brought in BROUGHT.values() for what in brought)
     return [name for flag, _, name in pairs if flag == option and name]
 
 
 def system_of(what: str) -> Optional[str]:
-    """Return the folder of the system that an option or a module needs; None if it needs none."""
+    """Return the folder of the system that an option or a module needs; None if it needs no system."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
@@ -36,5 +36,5 @@ def is_there(system: str) -> bool:
 
 
 def belongs_to(what: str, system: str) -> str:
-    """The sentence about something that belongs to a missing system."""
+    """Return a message about an option or a module that belongs to a missing system."""
     return f"{what} belongs to the system in fairseq_etads/systems/{system}, which is missing in this installation"

@@ -1,6 +1,6 @@
-"""Systems that the papers compare with, one folder each. The rest of the package never imports them.
+"""Systems with which the papers compare, one folder each. The rest of the package never imports them.
 
-Each folder's ``__init__`` imports the system's fairseq classes, and lists the places of its other parts.
+The ``__init__`` of each folder imports the system's fairseq classes, and lists the other parts of the system.
 """
 
 import importlib
@@ -12,13 +12,16 @@ from ..platform.systems import BROUGHT, belongs_to, is_there
 
 
 def present() -> List[ModuleType]:
-    """Import the systems with a folder, in alphabetical order; a broken one raises its error."""
+    """Import all systems that have a folder, in alphabetical order; errors of a broken system are raised."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
 def register() -> None:
-    """Register all systems with fairseq; architectures and criterions of a missing one name the system."""
+    """Register all systems with fairseq.
+
+    For architectures and criterions of a missing system, register placeholders with errors that name the system.
+    """
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -32,7 +35,7 @@ def register() -> None:
 
 
 def _missing(sentence: str) -> Type[Any]:
-    """Make a placeholder for a model or criterion of a missing system; it raises ValueError when fairseq uses it."""
+    """Create a placeholder for a model or criterion of a missing system, which raises ValueError when it is used."""
 
     class Missing:
         @classmethod

@@ -1,20 +1,20 @@
-"""Find the characters of a text from which each token comes, although tokenising has changed the text.
+"""Find the characters of a text that correspond to each token, although tokenisation has changed the text.
 
-Cleaning and tokenising lower-case the text, compose accents, drop invisible characters, rewrite quotes and dashes, and
-insert spaces. Text and tokens are therefore both *folded* to a form that none of this changes, and then compared from
-left to right.
+Cleaning and tokenisation lower-case the text, compose accents, remove invisible characters, rewrite quotes and dashes,
+and insert spaces. Text and tokens are therefore both *folded* to a form that is not affected by these changes, and then
+compared from left to right.
 """
 
 import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 Span = Tuple[int, int]
-"""First character, and the one after the last."""
+"""Index of the first character, and of the character after the last."""
 
 WINDOW = 2000
-"""Number of folded characters within which a token that is not in its place is searched for."""
+"""Number of folded characters that are searched for a token that is not in the expected place."""
 _CERTAIN = 12
-"""Number of folded characters, of the token and its successors, that must match there."""
+"""Number of folded characters, of the token and its successors, that must match for a match to be certain."""
 _BLOCK = 4096
 _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
@@ -26,7 +26,7 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{
 
 
 def fold(text: str) -> str:
-    """Fold a character with its accents, or a word, to a form that cleaning and tokenising do not change."""
+    """Fold a character with its accents, or a word, to a form that cleaning and tokenisation do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
@@ -77,7 +77,7 @@ class _Folded:
             start = end
 
     def reach(self, length: int) -> None:
-        """Fold until there are ``count`` characters or the text ends."""
+        """Fold the text until there are ``length`` folded characters or the text ends."""
         parts: List[str] = []
         size = len(self.folded)
         while size < length:
@@ -97,7 +97,7 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
     Args:
         spelled: the tokens in the order of the text, each as :func:`spelling` returns it; empty for tokens that are not
-            in the text. They may end before the text does.
+            in the text. The tokens may end before the text does.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]
@@ -119,7 +119,7 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
 
 def _further_on(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
-    """Find a token after ``place``, together with its successors; -1 if it is not there or the match is uncertain."""
+    """Find a token after ``place``, together with its successors; -1 if it is missing or the match is uncertain."""
     wanted = ""
     for token in tokens[number:]:
         wanted += token

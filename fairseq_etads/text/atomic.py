@@ -1,4 +1,4 @@
-"""JSON files and checksums; the names of splits and sides."""
+"""JSON files, checksums, and the names of splits and sides."""
 
 import hashlib
 import json
@@ -11,23 +11,26 @@ from ..platform.outputs import writing
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 ORIGINAL = "original"
-"""Ending of SPLIT.source.original: documents before lower-casing and masking of digits."""
+"""Suffix of SPLIT.source.original, with documents before lower-casing and masking of digits."""
 ORIGIN = "origin"
-"""Ending of SPLIT.source.origin: the origin of each document in a word, such as "cnn"."""
+"""Suffix of SPLIT.source.origin, with the origin of each document as a word, such as "cnn"."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:
-    """Write a JSON file. File names that are not UTF-8 are written as escapes, which reading decodes."""
+    """Write a JSON file. File names that are not UTF-8 are written as escapes, which are decoded when it is read."""
     with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
 
 def read_json(path: Path, advice: str) -> Dict[str, Any]:
-    """The object that a JSON file holds.
+    """Read the object in a JSON file.
+
+    Args:
+        advice: advice for the user about a damaged file.
 
     Raises:
-        InputError: the file is damaged; ``advice`` says what to do.
+        InputError: the file is damaged.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -39,7 +42,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
 
 
 def checksum_and_lines(path: Path) -> Tuple[str, int]:
-    """SHA-256 of a file in hexadecimal and its number of lines, in constant memory."""
+    """Compute the SHA-256 of a file, in hexadecimal, and its number of lines, in constant memory."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

@@ -1,7 +1,7 @@
 """SHA256SUMS: checksums of a folder's files at their creation, in the format of ``sha256sum -c``.
 
-Commands that make files write the list. Commands that read files verify them, so that damage is noticed. Without a
-list, as for data made by fairseq-preprocess, nothing is verified. SHA-256 takes about 0.7 s per GiB.
+Commands that create files write the list. Commands that read files verify them to detect damage. If there is no list,
+as for data from fairseq-preprocess, nothing is verified. SHA-256 takes about 0.7 s per GiB.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, time of the last change in nanoseconds, and inode of a file: one of them changes when the file does."""
+"""Size, time of the last change in nanoseconds, and inode of a file; a change affects at least one of the three."""
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -37,15 +37,16 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """Content of SHA256SUMS for ``checksums``, name -> SHA-256. The first line is a comment with the list's own
-    checksum.
+    """Format SHA256SUMS from ``checksums`` (name -> SHA-256).
+
+    The first line is a comment with the checksum of the list itself.
     """
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
 
 def _read_list(content: str) -> Dict[str, str]:
-    """Read the SHA-256 by name from a list, with or without its first line; raises ValueError if it is damaged."""
+    """Read a list, with or without the first line, as name -> SHA-256; raises ValueError if the list is damaged."""
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
         rest = content
@@ -61,17 +62,18 @@ class Checksums:
     """The list of a folder, and the files that must not change while a command reads them.
 
     Args:
-        folder: it need not exist.
-        advice: advice to the user about a damaged file; a sentence without its full stop.
+        folder: the folder, which need not exist.
+        advice: advice for the user about a damaged file: a sentence without its full stop.
 
     Attributes:
-        listed: name -> SHA-256; a name is a path in the folder, such as "words/train.source". Empty without a list.
+        listed: name -> SHA-256, empty if there is no list. A name is a path in the folder, such as
+            "words/train.source".
 
     Raises:
         InputError: the list itself is damaged.
     """
 
-    def __init__(self, folder: Path, advice: str = "Make it again"):
+    def __init__(self, folder: Path, advice: str = "Create it again"):
         self.folder, self.advice, self.path = folder, advice, folder / NAME
         self.listed: Dict[str, str] = {}
         self._watched: Dict[Path, Stamp] = {}
@@ -83,10 +85,10 @@ class Checksums:
             raise InputError(f"{self.path} is damaged: {error}. {self._way_out()}") from None
 
     def _way_out(self) -> str:
-        return f"{self.advice}; or, if you have changed it on purpose, delete {self.path}"
+        return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Compare the listed files among these, and watch them from now on.
+        """Verify the named files that are listed, and watch them from now on.
 
         Raises:
             InputError: a file has changed or is missing.
@@ -100,19 +102,18 @@ class Checksums:
                 self.compare(name, sha256(path))
 
     def compare(self, name: str, checksum: str) -> None:
-        """Raise InputError if the file is listed with another checksum."""
+        """Raise InputError if the file is listed with a different checksum."""
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
-                f"{self.folder / name} is damaged or was changed: its checksum is not the one in {NAME}. "
-                f"{self._way_out()}"
+                f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. {self._way_out()}"
             )
 
     def watch(self, *paths: Path) -> None:
-        """Remember the modification times of files, for :meth:`verify_unchanged`."""
+        """Record the sizes and modification times of files, for :meth:`verify_unchanged`."""
         self._watched.update({path: _stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
-        """Raise InputError if a watched file has changed. Deleting a file does not affect processes that use it."""
+        """Raise InputError if a watched file has changed. Deleted files are ignored: open files stay readable."""
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _stamp(path) != stamp:
@@ -120,10 +121,10 @@ class Checksums:
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:
-        """Context manager for making files from watched ones: lists and watches the new files.
+        """Context manager for creating files from watched files; the new files are listed and watched.
 
         Raises:
-            InputError: a watched file has changed in the meantime; the new files are deleted.
+            InputError: a watched file has changed in the meantime, and the new files have been deleted.
         """
         self.forget(*names)
         yield
@@ -137,21 +138,21 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Drop files from the list that are about to be replaced, so that their change is expected."""
+        """Remove files that are about to be replaced from the list, so that their change is not an error."""
         for name in names:
             self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """List files that have been made, and watch them."""
+        """List files that have been created, and watch them."""
         if not names:
             return
         self.watch(*(self.folder / name for name in names))
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
-        """List files of an older version, or of a command that ended before it could list them."""
+        """List files from an older version, or from a command that ended before it could list them."""
         self.add(*(name for name in names if name not in self.listed))
 
     def _write(self, listed: Dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Turn raw text into one clean line, in the same way for training data and for new text."""
+"""Convert raw text to one clean line, in the same way for training data and for new text."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from typing import Tuple
 from .words import SENTENCE_MARK, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
-"""Name of this change in the counts."""
+"""Name under which this change is counted."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -17,16 +17,16 @@ _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 
 
 def neutralise_marks(text: str) -> Tuple[str, int]:
-    """Put spaces into literal sentence marks, in either case; returns the text and their number."""
+    """Insert spaces into literal sentence marks, in upper or lower case; return the text and the number of marks."""
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
 def clean(text: str, counts: Counter) -> str:
-    """Normalise text to one line of Unicode NFC with single spaces; adds the changes, by kind, to ``counts``.
+    """Normalise text to one line of Unicode NFC with single spaces, and count the changes by kind in ``counts``.
 
-    Control characters become spaces; zero-width spaces, soft hyphens and byte order marks are removed; lone surrogates,
-    which no file can hold, become U+FFFD; a literal sentence mark gets spaces inside. Each text that is not in NFC
-    counts once.
+    Control characters are replaced by spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
+    surrogates, which cannot be stored in files, are replaced by U+FFFD. Spaces are inserted into literal sentence
+    marks. Each text that is not in NFC is counted once.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)
@@ -47,10 +47,11 @@ def clean(text: str, counts: Counter) -> str:
 
 
 def one_line(text: str) -> str:
-    """Turn a raw document into the line that training data would have.
+    """Convert a raw document to the line that training data would contain.
 
-    Lines of the text are paragraphs. A text with several, or with sentence marks, gets a mark after each sentence, as
-    in ``etads-corpus``. Any other is left to the tokeniser, which splits it into sentences if necessary.
+    Lines of the text are paragraphs. If the text has several paragraphs or contains sentence marks, marks are inserted
+    between all sentences, as in ``etads-corpus``. Any other text is left to the tokeniser, which splits it into
+    sentences if necessary.
     """
     pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
     cleaned = [piece for piece in (clean(piece, Counter()) for piece in pieces) if piece]

@@ -1,7 +1,7 @@
 """Read compressed files strictly: truncated or damaged data raises an error instead of ending the text early.
 
-Python's own readers are lenient in three places: gzip treats a file of no bytes as an empty text, and lzma and bz2
-silently drop everything after the first stream if it is damaged (parallel compressors write many streams).
+Python's own readers are too lenient. gzip reads an empty file as an empty text. lzma and bz2 silently ignore damaged
+data after the first stream, although parallel compressors write many streams.
 """
 
 import bz2
@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict
 
 BLOCK = 1 << 16
-"""Compressed bytes per read."""
+"""Number of compressed bytes to read at a time."""
 MOST_AT_ONCE = 1 << 24
-"""Decompressed bytes per step."""
+"""Maximum number of bytes to decompress at a time."""
 BUFFER = 1 << 16
-"""Decompressed bytes in a reader's buffer."""
+"""Number of decompressed bytes in a reader's buffer."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Allowed growth in decompression: this many times the size, and always this many bytes. Texts become 3 to 20 times as
-large.
+"""Allowed decompressed size: a multiple of the compressed size, or if larger a number of bytes that is always allowed.
+Decompressed texts are usually 3 to 20 times as large.
 """
 
 
 class _SmallSteps:
-    """A zstandard decompressor that stops after about the requested number of bytes, as Python's own do."""
+    """A zstandard decompressor that stops after about the requested number of bytes, like Python's decompressors."""
 
     STEP = 1 << 11
-    """Compressed bytes per step, which can expand to 70 MB."""
+    """Number of compressed bytes per step, which can expand to 70 MB."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -54,7 +54,7 @@ class _SmallSteps:
 
 
 def _zstd_decompressor() -> Any:
-    """A decompressor of one .zst frame, from Python 3.14 itself or the package zstandard."""
+    """Create a decompressor of one .zst frame, from Python 3.14 itself or the package zstandard."""
     try:
         return importlib.import_module("compression.zstd").ZstdDecompressor()
     except ImportError:
@@ -71,13 +71,13 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _zstd_decompressor,
 }
-"""Suffix of a compressed file -> factory of a decompressor for one stream."""
+"""Suffix of a compressed file -> function that creates a decompressor for one stream."""
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of a file of one or more streams, with or without zeros as padding between them.
+    """The decompressed bytes of a file with one or more streams, which may be separated by zeros.
 
-    Reading raises OSError if the file is damaged, or ends within a stream.
+    Reading raises OSError if the file is damaged or ends within a stream.
     """
 
     def __init__(self, file: BinaryIO, make: Callable[[], Any]):
@@ -86,7 +86,7 @@ class _Decompressed(io.RawIOBase):
         self.rest = b""  # compressed bytes after the end of the stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0
-        """Numbers of compressed and decompressed bytes so far."""
+        """Numbers of compressed and decompressed bytes read so far."""
 
     def readable(self) -> bool:
         return True
@@ -110,7 +110,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """Decompress at most about MOST_AT_ONCE bytes; for gzip, which expands at most 1,032 times, one block."""
+        """Decompress at most about MOST_AT_ONCE bytes, or one block of gzip, which expands at most 1,032 times."""
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)
@@ -125,7 +125,7 @@ class _Decompressed(io.RawIOBase):
             )
 
     def _next_block(self) -> bytes:
-        """Read compressed bytes for the stream, or for a new one if necessary; none at the end of the file."""
+        """Read compressed bytes for the current stream, or for a new stream; return no bytes at the end of the file."""
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:

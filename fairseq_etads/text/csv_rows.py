@@ -1,4 +1,4 @@
-"""Rows of CSV and TSV files: separators, quotes, carriage returns and NULs."""
+"""Read rows of CSV and TSV files: separators, quotes, carriage returns and NULs."""
 
 import csv
 import re
@@ -11,16 +11,16 @@ from .cleaning import REPLACED_CONTROLS
 from .files import name_of
 
 LONGEST_CELL = 1 << 26
-"""Most characters in a cell; a longer one results from a quote that was never closed."""
+"""Maximum number of characters in a cell; longer cells result from a quote that was never closed."""
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""Separators that are detected without --delimiter, and their names."""
+"""Separators that are detected if --delimiter is not given, and their names."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
 def parse_delimiter(text: str) -> str:
-    """The character that --delimiter names; "tab" and "\\\\t" mean the tabulator. Empty if the option is not given.
+    """Return the character that --delimiter names, where "tab" and "\\\\t" mean a tab; empty if it is not given.
 
     Raises:
         InputError: this character cannot separate cells.
@@ -41,7 +41,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
         counts: a counter to which the number of changed characters is added.
 
     Raises:
-        InputError: the file is not CSV; names file and line.
+        InputError: the file is not CSV; the message names file and line.
     """
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
@@ -55,7 +55,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
 
 def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Remove characters that stop the csv module: carriage returns in cells and, before Python 3.11, NULs."""
+    """Replace characters that the csv module refuses: carriage returns in cells and, before Python 3.11, NULs."""
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")
         line, found = _LONE_CR.subn(" ", line.replace("\0", " "))

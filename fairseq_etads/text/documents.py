@@ -1,4 +1,4 @@
-"""Turn a document and its summaries from a reader into clean lines, in the same way for every corpus."""
+"""Convert a document and its summaries from a reader to clean lines, in the same way for every corpus."""
 
 import html
 import html.entities
@@ -12,7 +12,7 @@ from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
-"""Module that split_sentences imports at its first call; this takes seconds."""
+"""Modules that split_sentences imports at its first call, which takes seconds."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -22,7 +22,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Kinds of suspicious contents that are kept by default -> the option that changes this."""
+"""Kinds of suspicious content that are kept by default -> the option that removes them."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -32,13 +32,13 @@ _INLINE = (
     "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
     "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
 )
-# Only the names of HTML's own tags are listed, so that <unk>, <cit> and the like stay. <s> and <q> are symbols here.
+# Only the names of HTML's own tags are listed, so that tags such as <unk> and <cit> stay. <s> and <q> are symbols here.
 _HTML_TAG = re.compile(
     rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
 )
 _HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
-# Removed only on request, because they include the joiners that Persian, Indic scripts and emoji need.
+# These are removed only on request, because they include joiners that Persian, Indic scripts and emoji need.
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -46,15 +46,15 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """A record that cannot be read. The message is a short reason, under which report.json counts the record."""
+    """A record that cannot be read. The message is a short reason, by which report.json counts such records."""
 
 
 class Unfit(BadDocument):
-    """A valid record that the corpus's own rules exclude: always dropped and counted."""
+    """A valid record that the corpus's own rules exclude; it is always dropped and counted."""
 
 
 def json_record(line: str) -> Dict[str, Any]:
-    """Parse the object in a line of JSON; raises BadDocument if there is none, or a key stands twice in it."""
+    """Parse the object in a line of JSON; raises BadDocument if there is no object, or a key occurs twice in it."""
     try:
         record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
@@ -77,8 +77,8 @@ class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
     ``source_in_sentences`` and ``targets_in_sentences`` tell whether the pieces are sentences. ``original``, if
-    requested, is the source before the reader lower-cased it and masked its digits, with the same words between white
-    space. ``origin``, if requested, is a word for the origin of the document.
+    requested, is the source before the reader lower-cased it and masked its digits; words between white space are the
+    same. ``origin``, if requested, describes the origin of the document in one word.
     """
 
     source: Sequence[str]
@@ -91,14 +91,14 @@ class Document:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """Options for turning documents into lines, shared by all corpora of etads-corpus under the same names.
+    """Options for converting documents to lines, shared by all corpora of etads-corpus under the same names.
 
     Attributes:
-        split: cut paragraphs into sentences (--sentences).
+        split: split paragraphs into sentences (--sentences).
         full_stops: add a full stop to pieces that lack one.
         keep_empty: keep documents with an empty source or summary.
         source_sentences, source_words: number of sentences and words of a document to keep; 0 for all.
-        short_lead: keep one more sentence if the first ``source_sentences`` have fewer characters than this.
+        short_lead: keep one more sentence if the first ``source_sentences`` contain fewer characters than this number.
         strip_html: remove tags, scripts and comments, and decode entities.
         strip_invisible: remove zero-width characters and bidirectional controls.
     """
@@ -115,10 +115,10 @@ class LineOptions:
 
 @dataclass
 class DocumentLines:
-    """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
+    """The lines of a document, the reason for dropping it if any, and the number of changes of each kind.
 
-    ``original``, if requested, is the source line before it was lower-cased; ``origin``, if requested, is the
-    document's. ``warnings`` counts suspicious contents that were kept, by the keys of WARNINGS.
+    ``original``, if requested, is the source line before lower-casing; ``origin``, if requested, is the origin of the
+    document. ``warnings`` counts suspicious content that was kept, by the keys of WARNINGS.
     """
 
     source: str = ""
@@ -131,7 +131,7 @@ class DocumentLines:
 
 
 def find_suspicious(text: str) -> Counter:
-    """Count each kind of WARNINGS in the text."""
+    """Count each kind of suspicious content in the text, by the keys of WARNINGS."""
     found: Counter = Counter()
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
@@ -148,7 +148,7 @@ def _is_entity(text: str) -> bool:
 
 
 def strip_html(text: str, counts: Counter) -> str:
-    """Remove HTML's tags, comments and scripts, and decode its entities; adds their numbers to ``counts``.
+    """Remove HTML tags, comments and scripts, and decode HTML entities; add their numbers to ``counts``.
 
     A tag that begins or ends a block, such as a paragraph, starts a new line.
     """
@@ -163,7 +163,7 @@ def strip_html(text: str, counts: Counter) -> str:
 
 
 def _without_hidden(text: str) -> Tuple[str, int]:
-    """Remove comments, scripts and styles, and count them; an unterminated one stays."""
+    """Remove comments, scripts and styles, and return their number; an unterminated one stays."""
     kept, start, found = [], 0, 0
     for opening in _HIDDEN.finditer(text):
         if opening.start() < start:
@@ -179,7 +179,7 @@ def _without_hidden(text: str) -> Tuple[str, int]:
 
 
 def strip_invisible(text: str, counts: Counter) -> str:
-    """Remove zero-width characters and bidirectional controls; adds their number to ``counts``."""
+    """Remove zero-width characters and bidirectional controls, and add their number to ``counts``."""
     for pattern in () if text.isascii() else (_ZERO_WIDTH, _BIDIRECTIONAL):
         text, found = pattern.subn("", text)
         counts["zero-width characters and bidirectional controls taken out"] += found
@@ -187,12 +187,12 @@ def strip_invisible(text: str, counts: Counter) -> str:
 
 
 def add_full_stop(text: str) -> str:
-    """Add a full stop if the text ends in none: captions and highlights of CNN/DM lack it (See et al. 2017)."""
+    """Add a full stop to a text without one, such as the captions and highlights of CNN/DM (See et al. 2017)."""
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
 def make_lines(document: Document, options: LineOptions) -> DocumentLines:
-    """Clean lines with sentence marks between sentences."""
+    """Convert a document to clean lines, with sentence marks between sentences."""
     made = DocumentLines(origin=document.origin)
     sentences = _sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join(_lead(sentences, options, made.counts))
@@ -207,17 +207,17 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the source line with the original spelling; the line itself if the numbers of words differ."""
+    """Return the source line with the original spelling, or the line itself if the numbers of words differ."""
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
-    # The end of the line may have been cut off.
+    # The end of the line may have been cut off, so some words may remain.
     remaining = iter(words)
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
-    """Clean sentences; an unsplit piece counts as one. Adds to the counts of ``made``."""
+    """Clean and split pieces into sentences, and count changes in ``made``; an unsplit piece is one sentence."""
     out: List[str] = []
     counts = made.counts
     # A tag or a script can extend over several lines, so all pieces are stripped together.
@@ -239,7 +239,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
 
 
 def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
-    """The first sentences and words of a document, within the options' limits."""
+    """Return the first sentences and words of a document, within the limits of the options."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
         if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:

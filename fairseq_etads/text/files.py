@@ -10,17 +10,17 @@ from ..platform.errors import InputError
 from .compression import DECOMPRESSORS, open_compressed
 
 STANDARD_INPUT = "-"
-"""File name that stands for standard input."""
+"""File name that means standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""A ``fallback`` of :func:`read_lines`: bytes that are not UTF-8 become characters that :func:`is_utf8` finds."""
+"""A ``fallback`` of :func:`read_lines`: bytes that are not UTF-8 become characters that :func:`is_utf8` detects."""
 
 _read_input: Any = None
-"""Standard input after it has been read: it cannot be read again."""
+"""Standard input after it has been read, because it cannot be read again."""
 
 
 def name_of(path: Path) -> str:
-    """Name of a file in messages."""
+    """Return the name of a file for messages."""
     return "standard input" if path.name == STANDARD_INPUT else str(path)
 
 
@@ -29,8 +29,8 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a plain, .gz, .xz, .bz2 or .zst file for reading, decompressed; ``-`` is standard input.
 
     Raises:
-        InputError: on opening or while reading: the file cannot be read, or is damaged or truncated; or standard input
-            is read a second time.
+        InputError: the file cannot be read, is damaged or is truncated, or standard input is read a second time. The
+            error is raised on opening or while reading.
     """
     try:
         if str(path) == STANDARD_INPUT:
@@ -43,18 +43,18 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_input() -> BinaryIO:
-    """The bytes of standard input; raises InputError if they have been read before."""
+    """Open the bytes of standard input; raises InputError if it has been read before."""
     global _read_input
     if sys.stdin is None:
         raise InputError("standard input: cannot be read (it is closed)")
     if sys.stdin is _read_input:
-        raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
+        raise InputError("standard input (-) is given twice, but can be read only once; write it to a file first")
     _read_input = sys.stdin
     return sys.stdin.buffer
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text that was read with ``fallback=ESCAPE_INVALID`` was UTF-8."""
+    """Tell whether a text that was read with ``fallback=ESCAPE_INVALID`` is valid UTF-8."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
@@ -66,9 +66,9 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
     Args:
         path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
-        fallback: treatment of a line that is not UTF-8: the name of an encoding to read it in; "replace" to replace
-            invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
-        counts: a counter for the lines that were read by ``fallback``, except with ESCAPE_INVALID.
+        fallback: treatment of a line that is not UTF-8: the name of an encoding in which to read it; "replace" to
+            replace invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
+        counts: counter of the lines that were read with ``fallback``, except with ESCAPE_INVALID.
         ends: whether to keep the line ends.
 
     Raises:
@@ -89,15 +89,15 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    """Decode a line that is not UTF-8 by ``fallback``; InputError if it is not in that encoding either."""
+    """Decode a line that is not UTF-8 with ``fallback``; InputError if it is not in this encoding either."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        reason += ", it looks like UTF-16"
+        reason += ", but looks like UTF-16"
     if not fallback:
         raise InputError(f"{where}: {reason}")
     try:
         return line.decode(fallback)
     except UnicodeError:
-        raise InputError(f"{where}: {reason}, and not --fallback-encoding {fallback}") from None
+        raise InputError(f"{where}: {reason}, nor --fallback-encoding {fallback}") from None

@@ -1,4 +1,4 @@
-"""Select the most probable sentences of a long document up to a number of words; without torch."""
+"""Select the most probable sentences of a long document, up to a number of words; without torch."""
 
 import bisect
 import json
@@ -10,30 +10,30 @@ from typing import Any, List, Optional, Sequence, Tuple
 from ..platform.errors import InputError
 
 FACTOR = "salience"
-"""Source factor that tells a summariser the probability level of each selected sentence."""
+"""Source factor with the probability level of each selected sentence, for the summariser."""
 FILE = "picking.json"
-"""Name of the file with the settings, in an extractor's run and in a model folder with an extractor."""
+"""Name of the settings file, in the run folder of an extractor and in a model folder with an extractor."""
 WORDS = 200
 """Default budget in words."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the training sentences' probabilities that separate the levels; denser in the range of selected
-sentences.
+"""Quantiles of the training sentences' probabilities that separate the levels; they are denser in the range of the
+selected sentences.
 """
 FULL = 0.95
-"""Selection stops when this share of the budget is used."""
+"""Share of the budget at which the selection stops."""
 SHORTEST = 3
-"""Minimum number of words of a sentence selected from a document over the budget, unless all its sentences are
-shorter.
+"""Minimum number of words of a sentence that is selected from a document longer than the budget, unless all sentences
+of the document are shorter.
 """
 _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Picking:
-    """Settings of the selection, and the bounds of the probability levels that the factor :data:`FACTOR` holds.
+    """Settings of the selection, and bounds of the probability levels in the factor :data:`FACTOR`.
 
     Attributes:
-        words: the budget.
+        words: the budget in words.
         edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
     """
 
@@ -41,15 +41,15 @@ class Picking:
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences by :func:`pick`; returns their numbers in the document's order."""
+        """Select sentences with :func:`pick`; return their numbers in the document's order."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
-        """Level of a sentence, "1" or higher."""
+        """Return the level of a sentence, "1" or higher."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """Content of :data:`FILE`."""
+        """Return the content of :data:`FILE`."""
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
@@ -57,7 +57,7 @@ class Picking:
         """Read and check a :data:`FILE`.
 
         Args:
-            advice: advice to the user if the file is missing or damaged.
+            advice: advice for the user if the file is missing or damaged.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -73,7 +73,7 @@ class Picking:
 
 
 def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
-    """Check and return budget and edges of a file's content; raises ValueError."""
+    """Check and return the budget and the edges in a file's content; raises ValueError."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]
@@ -86,19 +86,20 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select sentences up to a budget, the most probable first; sentences that do not fit are skipped.
+    """Select sentences up to a budget, starting with the most probable; sentences that do not fit are skipped.
 
-    A document that fits is selected as a whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as
-    stray fragments, are selected only if there are no others. If no sentence fits, the most probable one is selected.
-    Of equally probable sentences, the earlier one is preferred.
+    A document that fits into the budget is selected as a whole. In longer documents, sentences of fewer than
+    :data:`SHORTEST` words, such as stray fragments, are selected only if all sentences are this short. If no sentence
+    fits, the most probable sentence is selected. Of equally probable sentences, the earlier one is preferred.
 
     Args:
         lengths: number of words of each sentence.
-        probabilities: probability of each sentence; None if the extractor did not read it; it then comes last.
+        probabilities: probability of each sentence; None for sentences that the extractor did not read, which are
+            selected last.
         budget: maximum number of words.
 
     Returns:
-        numbers of sentences in the document's order; empty for a document without words.
+        Numbers of the selected sentences in the document's order; empty for a document without words.
     """
     if sum(lengths) <= budget:
         return [number for number, length in enumerate(lengths) if length]
@@ -121,9 +122,7 @@ def _value(probability: Optional[float]) -> float:
 
 
 def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
-    """Learn the levels' bounds: the probabilities at the :data:`QUANTILES` of the training sentences, to four
-    digits.
-    """
+    """Compute the bounds of the levels: the :data:`QUANTILES` of training probabilities, to four digits."""
     ordered = sorted(probabilities)
     if not ordered:
         raise InputError("there are no sentences from which to learn probability levels")

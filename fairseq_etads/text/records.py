@@ -1,7 +1,8 @@
 """Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
-``etads-summarize`` takes them raw. For ``scripts/generate.sh`` they become lines for fairseq-interactive, cleaned as
-``etads-corpus`` cleans training data; the script's options are defined here.
+``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
+fairseq-interactive and cleaned as ``etads-corpus`` cleans training data. This module defines the input options of the
+script.
 """
 
 import argparse
@@ -23,17 +24,17 @@ from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
-"""Fields that may hold the document, by priority; the same as in etads-corpus table."""
+"""Fields that may contain the document, by priority; the same as in etads-corpus table."""
 
 _RECORDS_SEARCHED = 100
-"""Number of records of JSON lines among which one must have a known field."""
+"""Number of records of JSON lines that are searched for a known field."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """A document to summarise: its name (a file, or a record's id or line number) and its raw text.
+    """A document to summarise: its name (a file name, or a record's id or line number) and its raw text.
 
-    The lines of the text are paragraphs. ``problem`` says why it is unreadable.
+    The lines of the text are paragraphs. ``problem`` explains why the document cannot be read.
     """
 
     name: str
@@ -42,10 +43,10 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """The format of a command's inputs: the given one, or a guess from names and the first line.
+    """Return the format of a command's inputs: the given format, or a guess from the names and the first line.
 
     Raises:
-        InputError: an input is missing, or the inputs have several formats, or not the given one.
+        InputError: an input is missing, the inputs have several formats, or they do not have the given format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -66,9 +67,9 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input-format",
         choices=FORMATS,
-        help="file: every file is a document; lines: every line; folder: every file in it; jsonl, csv: every record "
-        "(default: detected from the file names and the first line; a text file is one document, and standard "
-        "input has one document per line)",
+        help="unit that is a document: every file (file), line (lines), file in a folder (folder), or record (jsonl, "
+        "csv) (default: detected from the file names and the first line; a text file is one document, and standard "
+        "input contains one document per line)",
     )
     group.add_argument(
         "--lines",
@@ -80,24 +81,24 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Describe, for a message, what counts as a document and how to change it.
+    """Describe in a message which unit is a document and how to change this.
 
     Args:
-        given: the format that the user gave, if any.
+        given: the format that the user selected, if any.
     """
     said = f"every {unit_of(kind)} is a document"
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
-        return f"{said}; --input-format file reads a whole file as one"
+        return f"{said}; --input-format file reads a whole file as one document"
     if len(files) == 1 and _has_lines(Path(files[0])):
         said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
-    return f"{said}; --lines reads every line as one"
+    return f"{said}; --lines reads every line as one document"
 
 
 def _has_lines(path: Path) -> bool:
-    """Tell whether a file has more than one line with text in it."""
-    with contextlib.suppress(InputError):  # the reader raises a better error for an unreadable file
+    """Tell whether more than one line of a file contains text."""
+    with contextlib.suppress(InputError):  # the reader reports an unreadable file with a better message
         texts = (line for line in read_lines(path, "replace") if line.strip())
         return len(list(itertools.islice(texts, 2))) > 1
     return False
@@ -110,7 +111,7 @@ def _kind_of_standard_input() -> str:
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peeking consumes nothing
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peeking consumes no input
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
@@ -125,14 +126,14 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
         raise InputError(
-            "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one kind (--input-format)"
+            "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one format (--input-format)"
         )
     (kind,) = found
     return kind
 
 
 def _format_of(path: Path) -> str:
-    """The format of an input; empty if it is plain text."""
+    """Return the format of an input; empty for plain text."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
@@ -152,16 +153,17 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
     Args:
         kind: one of FORMATS.
-        column: name of the field with the document in JSON lines and CSV; empty: the first known name.
-        fallback: encoding of invalid lines, see :func:`read_lines`; with ESCAPE_INVALID, an unreadable document has a
-            ``problem``.
+        column: name of the field with the document in JSON lines and CSV; if empty, the first known name.
+        fallback: encoding of invalid lines, see :func:`read_lines`; with ESCAPE_INVALID, unreadable documents are
+            returned with a ``problem``.
 
     Raises:
         InputError: an input cannot be read.
     """
     if column and kind not in ("jsonl", "csv"):
         raise InputError(
-            f"--source-column {column}: applies only to JSON lines and CSV; here every {unit_of(kind)} is a document"
+            f"--source-column {column}: applies only to JSON lines and CSV, but here every {unit_of(kind)} is a "
+            "document"
         )
     for path in paths:
         if kind == "lines":
@@ -177,17 +179,17 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """The word for a document in inputs of a format."""
+    """Return the noun for a document in inputs of a format."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """Detect the separator of a table's cells from its first line."""
+    """Detect the separator of cells from the first line of a table."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """Names of a table's fields ("jsonl" or "csv"), from its first record or row; lower-cased for CSV."""
+    """Return the names of a table's fields ("jsonl" or "csv") from its first record or row; lower-cased for CSV."""
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
             continue
@@ -202,7 +204,7 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """Add a problem to a document that was read with ESCAPE_INVALID and is not UTF-8."""
+    """Return a document read with ESCAPE_INVALID, or a document with a problem if it is not UTF-8."""
     if is_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")
@@ -218,11 +220,11 @@ def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
 
 
 def _files_of(folder: Path) -> List[Path]:
-    """Files of a folder by name, without hidden ones; raises InputError if there are none."""
+    """List the files of a folder by name, without hidden files; raises InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
-        raise InputError(f"{folder}: it contains no file")
+        raise InputError(f"{folder}: contains no file")
     if len(files) < len(entries):
         _say(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
@@ -249,7 +251,7 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
 
 
 def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
-    """The known field of the first record that has one, and the numbered lines read for it.
+    """Find the first record with a known field; return the field, and the numbered lines read until then.
 
     The field is empty if no line is a JSON object.
 
@@ -269,7 +271,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row; the first row has the columns' names, in either case."""
+    """Yield a document for each row; the first row contains the names of the columns, in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -278,11 +280,11 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     lower = [name.lower() for name in names]
     wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
     if wanted not in lower:
-        raise InputError(f"--source-column {column}: {name_of(path)} has {', '.join(names)}")
+        raise InputError(f"--source-column {column}: {name_of(path)} has the columns {', '.join(names)}")
     if lower.count(wanted) > 1:
         raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
-    has_blank_rows = len(names) == 1  # in a table of one column, a blank line is a row with an empty cell
+    has_blank_rows = len(names) == 1  # in a table with one column, a blank line is a row with an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
@@ -295,15 +297,13 @@ def _known_column(names: Sequence[str], where: str) -> str:
     for column in SOURCE_COLUMNS:
         if column in names:
             return column
-    raise InputError(
-        f"{where}: no field is known to contain documents; give --source-column, one of {', '.join(names)}"
-    )
+    raise InputError(f"{where}: no field is known to contain documents; choose --source-column from {', '.join(names)}")
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """Paragraphs of a text, or a list of sentences; raises BadDocument for any other field."""
+    """Return the paragraphs of a text, or a list of sentences; raises BadDocument for any other content."""
     if column not in record:
-        raise BadDocument(f'no "{column}"')
+        raise BadDocument(f'no field "{column}"')
     value = record[column]
     if value is None or isinstance(value, str):
         return (value or "").split("\n")
@@ -313,7 +313,7 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
 
 
 def _one_line(text: str, kind: str) -> str:
-    """Join the line for fairseq-interactive, which would also end a line at a lone carriage return."""
+    """Convert a text to one line for fairseq-interactive, which would also end a line at a lone carriage return."""
     if kind == "lines":
         return " ".join(text.replace("\0", " ").split())
     document = Document([piece for piece in text.split("\n") if piece.strip()], [])
@@ -324,7 +324,7 @@ def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str
     """Describe the detected format of the inputs and how to change it."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
-        advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"
+        advice = "there are empty lines: if the paragraphs are one document, give --input-format file"
     names = ", ".join(inputs[:3]) + (", …" if len(inputs) > 3 else "")
     return f"{'' if said.startswith(inputs[0]) else f'{names}: '}{said} ({number:,}){separator}{advice}"
 
@@ -337,7 +337,7 @@ def write_documents(args: argparse.Namespace) -> None:
     """Write the documents' lines to OUT/documents and their names to OUT/names; report the detected format.
 
     Raises:
-        InputError: an input cannot be read; without --skip-bad, a document cannot.
+        InputError: an input cannot be read or, without --skip-bad, a document cannot be read.
     """
     paths: List[Path] = []
     for given in args.input:
@@ -356,20 +356,20 @@ def write_documents(args: argparse.Namespace) -> None:
     kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
-        raise InputError(f"--input {args.input[0]}: it contains no document")
+        raise InputError(f"--input {args.input[0]}: contains no document")
     _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
         _say(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Write the files; returns the numbers of documents and of bad ones, and whether empty lines separate others."""
+    """Write the files; return the numbers of documents and bad documents, and whether empty lines separate others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
-                raise InputError(f"{document.problem}; with --skip-bad such documents get an empty summary")
+                raise InputError(f"{document.problem}; with --skip-bad, the summaries of such documents are empty")
             counts["documents"] += 1
             counts["bad"] += bool(document.problem)
             line = _one_line(document.text, kind)

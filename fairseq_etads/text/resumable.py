@@ -1,4 +1,4 @@
-"""Result files, one line per document, that a second run continues after an interruption at any moment."""
+"""Result files with one line per document, which a second run can complete after an interruption at any moment."""
 
 import contextlib
 import hashlib
@@ -13,18 +13,18 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""Key of the last line of OUT.resume: the SHA-256 of the complete file, written just before renaming."""
+"""Key in the last line of OUT.resume, with the SHA-256 of the complete file, written just before renaming it."""
 
 
 def json_line(record: Dict[str, Any]) -> bytes:
-    """A record as a line of JSON lines."""
+    """Format a record as a line of JSON lines."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def json_lines(content: bytes) -> List[Any]:
-    """The record of each whole line, None where it is not JSON.
+    """Parse the record of each complete line; None for a line that is not JSON.
 
-    Text after the last line end was being written when a process was killed.
+    Text after the last line end is ignored, because a process was killed while it wrote this text.
     """
     records: List[Any] = []
     for line in content.split(b"\n")[:-1]:
@@ -36,14 +36,18 @@ def json_lines(content: bytes) -> List[Any]:
 
 
 def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
-    """Names of the settings that differ."""
+    """Return the names of the settings that differ."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
 class Progress(NamedTuple):
-    """The state of a run: ``documents`` done, their lines ending at byte ``size``, ``failed`` without a result.
+    """The progress of a run.
 
-    ``sha256`` is the checksum of the documents' names and texts.
+    Attributes:
+        documents: number of finished documents.
+        size: number of bytes of their lines.
+        failed: number of documents without a result.
+        sha256: checksum of the names and texts of the finished documents.
     """
 
     documents: int
@@ -53,22 +57,22 @@ class Progress(NamedTuple):
 
 
 class ResumableLines:
-    """Writes OUT.partial, and OUT itself when all is done; OUT.resume records the progress.
+    """Writes OUT.partial, which becomes OUT when all documents are done; OUT.resume records the progress.
 
-    A line of OUT.resume is written after the lines that it counts. The next run cuts off any later lines of OUT.partial
-    and computes them again. Therefore no document is missing or repeated.
+    A line of OUT.resume is written after the lines of results that it counts. The next run cuts off any later lines of
+    OUT.partial and computes them again. Therefore, no document is missing or repeated.
 
     Args:
         path: path of OUT.
         settings: all settings that determine the lines, apart from the documents.
 
     Attributes:
-        progress: progress of the previous run, and then of this one.
-        is_complete: OUT is there, made with these settings, and only OUT.resume remained to be deleted. :meth:`rest`
-            checks that the documents are the same.
+        progress: progress of the previous run, and then of this run.
+        is_complete: whether OUT was completed with these settings, and only OUT.resume remained to be deleted.
+            :meth:`rest` checks that the documents are the same.
 
     Raises:
-        InputError: the partial file was made with other settings, or another process is writing it.
+        InputError: the partial file was created with other settings, or another process is writing it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -93,7 +97,7 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        # After a power cut, the file can be shorter than the journal says.
+        # After a power cut, the file can be shorter than recorded in the journal.
         size = self._file.tell()
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
@@ -104,19 +108,19 @@ class ResumableLines:
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
     def _is_complete_output(self, last: Progress) -> bool:
-        """Tell whether OUT is the journal's output: the process ended just before it could delete the journal.
+        """Tell whether OUT is the output of the journal, so that the process ended just before deleting the journal.
 
-        There may instead be an older OUT, if the user deleted the partial file.
+        If the user deleted the partial file, OUT can also be an older file.
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
         return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
-        """Progress of the previous run, first to last; empty if there was none.
+        """Read the recorded states of the previous run in order; empty if there was no previous run.
 
         Raises:
-            InputError: the previous run had other settings.
+            InputError: the previous run had different settings.
         """
         try:
             found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]
@@ -138,12 +142,12 @@ class ResumableLines:
         return begun
 
     def _begun_otherwise(self, how: str) -> str:
-        advice = f"give another --output, or delete it and {self.journal.name} to start again"
+        advice = f"choose another --output, or delete it and {self.journal.name} to start again"
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
-        """The documents that remain; InputError if finished documents have changed."""
-        done = f"has summaries of {self.progress.documents:,} documents"
+        """Return the documents that remain; raise InputError if finished documents have changed."""
+        done = f"contains summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
@@ -170,7 +174,7 @@ class ResumableLines:
         )
 
     def mark(self) -> None:
-        """Make sure that a later run need not repeat the lines written so far."""
+        """Record the lines written so far, so that a later run does not repeat them."""
         assert self._file is not None
         self._file.flush()
         # The lines reach the disk before the journal counts them.
@@ -184,7 +188,7 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files; a later run continues from the last mark."""
+        """Close the files; a later run continues from the last call of :meth:`mark`."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()

@@ -1,4 +1,4 @@
-"""Longest common subsequences (LCS) of two lists of words, as the package rouge-score finds them."""
+"""Find longest common subsequences (LCS) of two lists of words, with the same results as the package rouge-score."""
 
 from typing import Dict, Iterator, List, Optional, Sequence
 
@@ -14,10 +14,10 @@ def word_positions(words: Words) -> Dict[str, int]:
 
 
 def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
-    """Rows of the table of LCS lengths, one for each prefix of the reference.
+    """Compute the rows of the table of LCS lengths, one for each prefix of the reference.
 
-    A row holds the lengths for every prefix of the other list as one integer: bit j is 0 where the length grows at word
-    j (Hyyrö 2004). So it takes a few operations.
+    A row is one integer, which encodes the lengths for all prefixes of the other list: bit j is 0 if the length grows
+    at word j (Hyyrö 2004). Each row therefore requires only a few operations.
     """
     positions = word_positions(other) if positions is None else positions
     full = (1 << len(other)) - 1
@@ -30,17 +30,17 @@ def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -
 
 
 def _length(row: int, words: int) -> int:
-    """The length in a row for the first ``words`` words of the other list."""
+    """Return the length in a row for the first ``words`` words of the other list."""
     return words - bin(row & ((1 << words) - 1)).count("1")
 
 
 def lcs_length(reference: Words, other: Words) -> int:
-    """Length of the LCS."""
+    """Compute the length of the LCS."""
     return _length(_rows(reference, other, None)[-1], len(other))
 
 
 def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Positions in ``reference`` of an LCS; if there are several, the one that rouge-score finds.
+    """Yield the positions in ``reference`` of an LCS, last to first; of several LCSs, the one that rouge-score finds.
 
     Args:
         positions: :func:`word_positions` of ``other``, computed once for several references.

@@ -6,23 +6,23 @@ from .words import SENTENCE_MARK
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
-    """Tell for each token whether it is the last one of a word.
+    """Tell for each token whether it is the last token of a word.
 
     Args:
-        subwords: "subword_nmt" or "sentencepiece"; with anything else every token is a word.
+        subwords: "subword_nmt" or "sentencepiece"; for any other value, every token is a word.
     """
     if subwords == "subword_nmt":
         return [not token.endswith("@@") for token in tokens]
     if subwords != "sentencepiece":
         return [True] * len(tokens)
-    # A word ends where the next piece begins another word. The sentence mark is a separate word.
+    # A word ends before a piece that begins another word. The sentence mark is a separate word.
     begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
     after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
     return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
 
 
 def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[int]]:
-    """Words that the tokens form, and the index of each token's word; see :func:`word_ends`."""
+    """Join tokens into words; return the words and the index of each token's word. See :func:`word_ends`."""
     words: List[str] = []
     numbers: List[int] = []
     parts: List[str] = []

@@ -1,7 +1,8 @@
-"""``--tokenizer etads`` for fairseq: raw text to words and back, the same for training data and new text.
+"""``--tokenizer etads`` for fairseq: convert raw text to words and back, equally for training data and new text.
 
-fairseq's own ``--tokenizer moses`` reads its language from ``--source-lang``, which here names a file suffix, and does
-not lower-case. This tokeniser has its own options. Subwords come after it (``--bpe subword_nmt`` or ``sentencepiece``).
+fairseq's own ``--tokenizer moses`` reads its language from ``--source-lang``, which is a file suffix in this project,
+and does not lower-case. This tokeniser has its own options. Words are split into subwords afterwards
+(``--bpe subword_nmt`` or ``sentencepiece``).
 """
 
 import re
@@ -19,13 +20,14 @@ _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 @dataclass
 class TextConfig(FairseqDataclass):
-    """Options of ``--tokenizer etads``; etads-prepare prints the options that its data needs."""
+    """Options of ``--tokenizer etads``; etads-prepare prints the options required for its data."""
 
     text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="moses",
         metadata={
-            "help": "moses: words and punctuation as Moses splits them; ptb: as the Penn Treebank and CNN/Daily Mail "
-            "do; spaces: split at spaces, for tokenised text; characters: for Chinese; raw: for SentencePiece"
+            "help": "kind of words. moses: words and punctuation as split by Moses; ptb: as in the Penn Treebank and "
+            "CNN/Daily Mail; spaces: split at spaces, for tokenised text; characters: for Chinese; raw: for "
+            "SentencePiece"
         },
     )
     text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case"})
@@ -33,56 +35,60 @@ class TextConfig(FairseqDataclass):
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",
         metadata={
-            "help": f"{SENTENCE_MARK} between sentences: drop them, keep them, or insert them by rules into a text "
-            "that has none (for hierarchical models)"
+            "help": f"treatment of {SENTENCE_MARK} between sentences: drop or keep the marks, or insert them by rules "
+            "into a text without marks (for hierarchical models)"
         },
     )
 
 
 @register_tokenizer("etads", dataclass=TextConfig)
 class TextTokenizer:
-    """Turns lines of raw text into tokens, and tokens into text.
+    """Converts lines of raw text to tokens, and tokens to text.
 
-    White space and NULs become single spaces. The text is lower-cased (unless ``text_keep_case``) and cut into words.
-    Sentence marks are dropped, kept or inserted. ``cfg`` is a :class:`TextConfig`.
+    White space and NULs are replaced by single spaces. The text is lower-cased (unless ``text_keep_case`` is set) and
+    split into words. Sentence marks are dropped, kept or inserted.
+
+    Args:
+        cfg: a :class:`TextConfig`.
     """
 
     def __init__(self, cfg: Any):
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without marks are first split into sentences, by the same rules as training text in
-        # etads-corpus. The cuts change the words: Treebank rules split off a full stop only at the end of a sentence,
-        # and Moses's rules only before a capital letter.
+        # English lines without marks are first split into sentences by the same rules as training text in
+        # etads-corpus. This affects the words: Treebank rules split off a full stop only at the end of a sentence, and
+        # Moses's rules only before a capital letter.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
         self.words = make_words(self.kind, cfg.text_language)
 
     def sentences(self, line: str) -> List[str]:
-        """Split a raw line into sentences: at its marks, or by rules if there are none and the words depend on it."""
+        """Split a raw line into sentences at its marks. Without marks, split by rules if the words depend on it."""
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         return split_sentences(line) if self.splits_sentences else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
-        """Sentences of a raw line, each as a list with the tokens of every whitespace-separated word, joined by spaces.
+        """Tokenise a raw line: for each sentence, return a list of the tokens of each word, joined by spaces.
 
-        Moses's rules look across white space, so with Moses each list holds one string, the whole sentence.
+        Words are separated by white space. Moses's rules look across white space, so with Moses each list contains only
+        one string for the whole sentence.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
         return [words for words in encoded if words]
 
     def encode(self, line: str) -> str:
-        """Tokens of a line of raw text, separated by spaces, with marks between sentences if requested."""
+        """Return the tokens of a line of raw text, separated by spaces, with marks between sentences if requested."""
         sentences = [" ".join(words) for words in self.encode_words(line)]
-        # SentencePiece would make a separate piece of a space before the mark.
+        # SentencePiece would encode a space before the mark as a separate piece.
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
         marked = self.marks == "insert" or (self.marks == "keep" and SENTENCE_MARK in line)
         return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
-        """Join tokens into text, without spaces around punctuation; sentence marks and lower case stay."""
+        """Join tokens into text, without spaces around punctuation; sentence marks and lower case are kept."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()

@@ -1,10 +1,10 @@
-"""Split text into sentences, and sentences into words or characters, and join words into text; without fairseq.
+"""Split text into sentences, split sentences into words or characters, and join words into text; without fairseq.
 
-The classes below take one sentence at a time, without sentence marks;
-:class:`fairseq_etads.text.tokenizer.TextTokenizer` cuts lines at the marks and puts them back.
+The classes below process one sentence at a time, without sentence marks.
+:class:`fairseq_etads.text.tokenizer.TextTokenizer` splits lines at the marks and inserts them again.
 
-nltk and sacremoses are imported by the functions that use them: they take half a second, and ``etads-rouge --help``
-should not wait for them.
+nltk and sacremoses are imported only by the functions that use them, because the imports take half a second, which
+would delay commands such as ``etads-rouge --help``.
 """
 
 import functools
@@ -17,14 +17,14 @@ SENTENCE_MARK = "<q>"
 """Separator of the sentences of a line, in raw text, tokens and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Ways to cut a sentence into words: values of ``--text-words`` and of etads-prepare's ``--words``."""
+"""Ways to split a sentence into words: values of ``--text-words`` and of etads-prepare's ``--words``."""
 
 CACHED_CHUNKS = 500_000
-"""Largest number of chunks in TreebankWords' cache (about 100 MB); a full cache is cleared."""
+"""Maximum number of chunks in the cache of TreebankWords (about 100 MB); a full cache is cleared."""
 
 LONGEST_CHUNK = 200
-"""Longest chunk in characters without white space. Longer ones are split, because the rules for quotes take quadratic
-time.
+"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the rules for quotes
+take quadratic time.
 """
 
 BLOCK = 20_000
@@ -41,7 +41,7 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 @functools.cache
 def _punkt() -> Any:
-    """Punkt's rules with Moses's abbreviations, which come with sacremoses: no trained model, no download."""
+    """Create Punkt's splitter with the abbreviations in sacremoses, which requires no trained model and no download."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     with deferred(*STATISTICS):  # nltk imports all of its modules
@@ -49,8 +49,8 @@ def _punkt() -> Any:
 
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # Words like "no" and "art" also end sentences, so they are not listed. Punkt's own rules treat single letters as
-    # initials.
+    # Words such as "no" and "art" can also end a sentence, so they are not listed. Punkt's own rules treat single
+    # letters as initials.
     ambiguous = ("no", "art", "pp")
     parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters)
@@ -73,7 +73,7 @@ def split_sentences(text: str) -> List[str]:
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:
-    """Split by Punkt, block by block: nltk stops a call after 5 seconds, which is too short for a very long line."""
+    """Split with Punkt in blocks, because nltk stops a call after 5 seconds, too early for a very long line."""
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
@@ -81,7 +81,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # No sentence is this long, and searching it again with every block would take quadratic time.
+        # No sentence is this long, and searching the rest again with every block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
@@ -93,21 +93,21 @@ def _punkt_sentences(text: str) -> Iterator[str]:
 def neutralise_specials(text: str) -> str:
     """Replace ``<s>`` by ``< s >``, and likewise ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
 
-    Then text cannot contain the special symbols of fairseq or imitate a sentence mark. Upper case (``<S>``) is treated
-    in the same way, because text may be lower-cased later.
+    As a result, text cannot contain fairseq's special symbols or imitate a sentence mark. Upper-case symbols (``<S>``)
+    are also replaced, because text may be lower-cased later.
     """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
 class RawWords:
-    """Words between white space, unchanged: for text that SentencePiece splits."""
+    """Words between white space, unchanged, for text that SentencePiece splits."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The words of a sentence."""
+        """Return the words of a sentence."""
         return [neutralise_specials(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
-        """Text of tokens, joined by spaces."""
+        """Join tokens with spaces."""
         return " ".join(tokens)
 
 
@@ -115,19 +115,19 @@ class SpacedWords(RawWords):
     """Words between white space, for tokenised text that BPE may split."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each word between white space, as one string per word.
+        """Return the tokens of each word between white space, as one string per word.
 
-        In BPE, ``@@`` at the end of a token says that the word continues. If a word itself ends like that, each of its
+        In BPE, ``@@`` at the end of a token means that the word continues. If a word itself ends in ``@@``, each of its
         final ``@`` except the first becomes a separate token.
         """
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
 class MosesWords:
-    """Moses's tokeniser (sacremoses), without escapes for ``&`` and the like; hyphens become ``@-@``.
+    """Moses's tokeniser (sacremoses), without escapes for characters such as ``&``; hyphens become ``@-@``.
 
     Args:
-        language: language that selects abbreviations and rules.
+        language: language of the abbreviations and rules.
     """
 
     def __init__(self, language: str = "en"):
@@ -137,7 +137,7 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """All tokens of a sentence as one string: Moses's rules look across white space, for capitals after a stop."""
+        """Return all tokens of a sentence as one string, because some rules of Moses look across white space."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
@@ -152,11 +152,11 @@ class MosesWords:
 class TreebankWords:
     """Words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
-    These are the words of nltk's ``NLTKWordTokenizer``, after typographic quotes, dashes and dots have been replaced by
-    ASCII. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
+    The words are those from nltk's ``NLTKWordTokenizer`` after typographic quotes, dashes and dots have been replaced
+    by ASCII characters. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
 
     nltk's rules hardly look across white space, so the words of each chunk between white space are cached. Only the
-    last chunk of a sentence is treated differently: its full stop is split off.
+    last chunk of a sentence is treated differently, because its full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -176,7 +176,7 @@ class TreebankWords:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each chunk between white space, as one string per chunk."""
+        """Return the tokens of each chunk between white space, as one string per chunk."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -185,13 +185,13 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # no chunk contains white space, so the appended text distinguishes the four kinds of key
+            # No chunk contains white space, so the appended character distinguishes the kinds of keys.
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
                 words = self._words(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
-                if number:  # in the first chunk, nltk treats any quote as an opening one
+                if number:  # in the first chunk, nltk treats any quote as an opening quote
                     if len(known) >= CACHED_CHUNKS:
                         known.clear()
                     known[key] = words
@@ -199,9 +199,13 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
-        """The tokens of a chunk, joined by spaces; it begins the sentence if ``first``, and ends it if ``last``."""
+        """Return the tokens of a chunk, joined by spaces.
+
+        Args:
+            first, last: whether the chunk is the first or the last of the sentence.
+        """
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # this shortcut gives nltk's result
+        if simple and not self._contracted.search(simple.group(2)):  # this shortcut has the same result as nltk
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
@@ -228,7 +232,7 @@ class TreebankWords:
 
 
 class Characters:
-    """Single characters for Chinese, Japanese and Korean; runs of other letters or digits stay together."""
+    """Single characters for Chinese, Japanese and Korean; sequences of other letters or digits stay together."""
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")
@@ -236,7 +240,7 @@ class Characters:
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The tokens of each chunk between white space, as one string per chunk."""
+        """Return the tokens of each chunk between white space, as one string per chunk."""
         chunks = (sentence if keep_case else sentence.lower()).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
@@ -246,11 +250,11 @@ class Characters:
 
 
 def make_words(kind: str, language: str = "en") -> Any:
-    """Make the object that cuts sentences into words (``encode``) and joins them again (``decode``).
+    """Create the object that splits sentences into words (``encode``) and joins them again (``decode``).
 
     Args:
         kind: one of ``WORD_KINDS``.
-        language: language that selects Moses' rules.
+        language: language of Moses's rules.
     """
     if kind == "moses":
         return MosesWords(language)

@@ -29,9 +29,9 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
 
     Args:
         cfg: the options of the criterion.
-        task_cfg: options of the task.
+        task_cfg: the options of the task.
         capabilities: the capabilities of the model.
-        trained_by: the criterion of a model that selects words or sentences; else None.
+        trained_by: the criterion of a model that selects words or sentences; None for other models.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -69,7 +69,7 @@ def criterion_name(cfg: Any) -> str:
 
 
 def criterion_class(cfg: Any) -> Any:
-    """Return the class of the criterion that fairseq will build from these options; None if there is none."""
+    """Return the class of the criterion that fairseq will build from these options; None if it is not registered."""
     return CRITERION_REGISTRY.get(criterion_name(cfg))
 
 
@@ -78,8 +78,9 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
 
     Args:
         cfg: the options of the criterion.
-        trained_by: the criterion of a model that selects words or sentences; else None.
+        trained_by: the criterion of a model that selects words or sentences; None for other models.
         trains: whether the model will be trained.
+        task_cfg: the options of the task.
     """
     criterion, kind = criterion_name(cfg), criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
@@ -119,16 +120,16 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the options of the task before a training: ValueError if one has no effect.
+    """Check the options of the task before a training, and raise ValueError if one has no effect.
 
-    Decoding options are used by later commands, so they only cause a warning.
+    Decoding options only cause a warning, because later commands may use them.
     """
     check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
     given = given_options(task_cfg, SummarizationConfig)
     ignored = [shown(option, given[option]) for option in _DECODING if option in given]
     if ignored and not (task_cfg.eval_rouge or task_cfg.validation_samples):
         logger.warning(
-            f"{', '.join(ignored)}: an option of decoding has no effect in training without --eval-rouge or "
+            f"{', '.join(ignored)}: a decoding option has no effect in training without --eval-rouge or "
             "--validation-samples; give it to fairseq-generate"
         )
 
@@ -137,14 +138,14 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
     """Check ``--model-overrides`` before a checkpoint is loaded into a task.
 
     Raises:
-        ValueError: one is an option of the task, which comes from the command line, not from the checkpoint.
+        ValueError: an override is an option of the task, which comes from the command line, not from the checkpoint.
     """
     own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
     if found:
         option = found[0].replace("_", "-")
         raise ValueError(
-            f'--model-overrides "{found[0]}" has no effect: it is an option of the task, so give --{option} itself'
+            f'--model-overrides "{found[0]}" has no effect, because it is an option of the task: give --{option} itself'
         )
 
 
@@ -152,6 +153,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     """Raise ValueError if a decoding option has no effect on a generator, or models cannot write summaries.
 
     Args:
+        task_cfg: the options of the task.
         args: fairseq's options of generation.
     """
     check_selection(task_cfg.selection, args, models)
@@ -165,8 +167,8 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the options of a search.
 
     Args:
-        task_cfg: the task's options.
-        args: fairseq's options of generation; they include the task options of a single call, which replace the task's.
+        task_cfg: the options of the task.
+        args: fairseq's options of generation, including task options for a single call, which override the task's.
         has_pointer: whether a model can copy.
 
     Raises:

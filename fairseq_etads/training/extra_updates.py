@@ -21,16 +21,16 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. A step of the first would move weights without gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. A step of the first would also move weights without a gradient."""
 
 
 class AuxiliaryTask:
-    """A second task of the model, registered by :func:`register_extra_updates` and selected by ``--auxiliary-task``.
+    """A second task of the model, registered with :func:`register_extra_updates` and selected by ``--auxiliary-task``.
 
     Args:
-        task: the summarisation task; its ``cfg`` has the options --auxiliary-*.
-        model: the untrained model. Weights that only this task needs can be added to it here, as an attribute
-            ``auxiliary``: models loaded for generation leave them out.
+        task: the summarisation task; its ``cfg`` contains the options --auxiliary-*.
+        model: the untrained model. The constructor can add weights that only this task needs, as an attribute
+            ``auxiliary``; models loaded for generation leave them out.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -38,17 +38,17 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return weights that a recurrent model with the options ``cfg`` gets before it draws its initial values."""
+        """Return modules to add to a recurrent model with the options ``cfg`` before it draws its initial values."""
         return {}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
         """Compute the loss of one update.
 
         Args:
-            number: number of the update, from 0. A batch that depends only on it is the same after a resume.
+            number: number of the update, from 0. A batch that depends only on this number is the same after resuming.
 
         Returns:
-            The mean loss over examples, the number of examples, and the sums over them of further figures to log.
+            The mean loss over examples, the number of examples, and the sums of further figures to log over examples.
         """
         raise NotImplementedError
 
@@ -60,14 +60,14 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
     """Let ``--auxiliary-task NAME`` train with this class.
 
     Raises:
-        ValueError: another class has this name.
+        ValueError: another class is registered under this name.
     """
     if _REGISTERED.setdefault(name, auxiliary_task) is not auxiliary_task:
         raise ValueError(f"the auxiliary task {name} is registered already: {_REGISTERED[name].__qualname__}")
 
 
 def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
-    """Return the class that ``--auxiliary-task`` names; ValueError if there is none."""
+    """Return the class that ``--auxiliary-task`` names; ValueError if no such class is registered."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
@@ -91,7 +91,7 @@ class Schedule(NamedTuple):
         parts = text.split(":")
         if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
             raise ValueError(
-                f"--auxiliary-every {text}: choose N:M, two numbers above 0: M auxiliary updates after "
+                f"--auxiliary-every {text}: choose N:M, two numbers above 0, for M auxiliary updates after "
                 "every N summarisation updates"
             )
         return cls(*map(int, parts))
@@ -107,9 +107,9 @@ class Schedule(NamedTuple):
 class ExtraUpdates:
     """Runs the updates of an auxiliary task after updates of summarisation.
 
-    They have the same optimiser and rate, but other batches. fairseq does not count them: --max-update, learning rates
-    and validation count the updates of summarisation. The auxiliary updates depend only on the number of the preceding
-    update, so a resumed training continues as if uninterrupted.
+    Auxiliary updates use the same optimiser and learning rate, but other batches. fairseq does not count them:
+    --max-update, learning rates and validation depend on the updates of summarisation. Auxiliary updates depend only on
+    the number of the preceding update, so a resumed training continues as if it had not been interrupted.
 
     Args:
         task, model: the arguments of :class:`AuxiliaryTask`.
@@ -125,7 +125,7 @@ class ExtraUpdates:
         self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
-        """Raise ValueError for trainings that do not support these updates."""
+        """Raise ValueError if the training does not support auxiliary updates."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
         if isinstance(optimizer, _NARROW):
@@ -146,7 +146,7 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one update. Returns its number of examples, and the sums over them of the loss and other figures."""
+        """Run one update. Returns the number of examples, and the sums of the loss and other figures over them."""
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):

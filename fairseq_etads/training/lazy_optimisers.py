@@ -1,9 +1,9 @@
-"""Lazy optimisers: the time of a step depends on the batch's words, not on the size of the dictionary.
+"""Lazy optimisers, with steps that take time for the words of a batch, not for the whole dictionary.
 
-In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless fairseq's Adam, Adadelta and
-Adagrad process the whole table: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
-``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient other than 0. The moments of other
-rows stay unchanged until their words occur again, and weight decay waits, too.
+In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless, fairseq's Adam, Adadelta and
+Adagrad process the whole table: its gradient, the gradient's norm, moments and weights. ``lazy_adam``,
+``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a gradient other than 0. The moments
+of other rows stay unchanged until their words occur again, and these rows are not decayed until then.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Inside the block, show the optimiser a small table with only the rows that have a gradient other than 0.
+    """Replace tables inside the block by smaller ones with only the rows that have a gradient other than 0.
 
-    This applies to each table with a sparse gradient and to ``tables``, which may have dense gradients. Afterwards the
+    Tables with a sparse gradient are replaced, and so are ``tables``, which may have dense gradients. Afterwards, the
     rows and their states (every tensor of a state with the table's length) are written back. This works for every
     optimiser that treats rows independently.
     """
@@ -62,7 +62,7 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Find the rows of a table with a gradient other than 0. Returns their indices and gradients.
 
-    Rows that were looked up but have a gradient of 0 do not count, because they are not known with several processes.
+    Rows that were looked up but have a gradient of 0 are left out, because several processes could not identify them.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -94,11 +94,11 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """A mixin that makes fairseq's optimisers lazy, inherited before one of them.
+    """Mixin that makes one of fairseq's optimisers lazy, listed before it among the base classes.
 
-    With several processes gradients are dense, because fairseq sums dense gradients over the processes. The same rows
-    are updated, but no time is saved. In half precision, where torch cannot add sparse gradients on every device, the
-    optimiser acts like the plain one.
+    With several processes, gradients are dense, because fairseq sums dense gradients over the processes. The same rows
+    are updated, but no time is saved. In half precision, torch cannot add sparse gradients on every device, so the
+    optimiser acts like fairseq's.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -113,8 +113,8 @@ class LazyRows(FairseqOptimizer):
         plain = type(self).__name__[len("Lazy") :].lower()
         if not self._tables:
             logger.warning(
-                f"--optimizer lazy_{plain} is the same as {plain} here: only the word vectors of recurrent models in "
-                "full precision are updated lazily"
+                f"--optimizer lazy_{plain} is the same as {plain} here, because only the word vectors of recurrent "
+                "models in full precision are updated lazily"
             )
         elif not alone:
             logger.warning(
@@ -128,20 +128,20 @@ class LazyRows(FairseqOptimizer):
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the options of the dataclass; fairseq's Adadelta and Adagrad would add only their own."""
+        """Add all options of the dataclass; the methods of fairseq's Adadelta and Adagrad would omit some."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
-        """Multiply all gradients by ``c``; fairseq's version skips sparse ones."""
+        """Multiply all gradients by ``c``; fairseq's method skips sparse gradients."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # Coalescing adds up the gradients of a word that occurs twice.
+                # Coalescing adds up the gradients of a word that occurs more than once.
                 parameter.grad = parameter.grad.coalesce() * c
             elif parameter.grad is not None:
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip like fairseq, by the norm over the rows that have a gradient; returns the norm."""
+        """Clip gradients like fairseq, using the norm over the rows that have a gradient; return the norm."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -164,12 +164,12 @@ class LazyRows(FairseqOptimizer):
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
 class LazyAdam(LazyRows, FairseqAdam):
-    """fairseq's Adam on the rows that have a gradient; bias correction counts the table's steps."""
+    """fairseq's Adam for the rows that have a gradient; bias correction counts the steps of the whole table."""
 
 
 @dataclass
 class _LazyConfig(FairseqDataclass):
-    """Options that fairseq declares only for its parser, where ``fairseq-hydra-train`` does not read them."""
+    """Options that fairseq adds only to its parser, which ``fairseq-hydra-train`` does not use."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -181,7 +181,7 @@ class LazyAdadeltaConfig(_LazyConfig):
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(
-        default=1e-6, metadata={"help": "added to the denominator to improve numerical stability"}
+        default=1e-6, metadata={"help": "term added to the denominator to improve numerical stability"}
     )
     anneal_eps: bool = field(default=False, metadata={"help": "ignored, as in fairseq"})
 
@@ -197,12 +197,12 @@ class LazyAdagradConfig(_LazyConfig):
 
 @register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
 class LazyAdadelta(LazyRows, Adadelta):
-    """fairseq's Adadelta on the rows that have a gradient."""
+    """fairseq's Adadelta for the rows that have a gradient."""
 
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad on the rows that have a gradient, with the same result, since Adagrad does not move others."""
+    """fairseq's Adagrad for the rows that have a gradient; results are equal, because Adagrad moves no other rows."""
 
     @property
     def optimizer_config(self) -> Dict[str, Any]:

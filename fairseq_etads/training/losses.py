@@ -1,8 +1,8 @@
-"""The losses as functions of a model's outputs, and the criterion ``summarization_nll``, which weights and adds them.
+"""The losses as functions of a model's outputs, and the criterion ``summarization_nll``, which adds them up.
 
-The functions: coverage, labels of words and sentences, selections, the closed book. The criterion: negative
-log-likelihood, label smoothing, a supervised switch. :class:`LossChecks` refuses losses that are not finite, and
-:func:`as_numbers` fetches the figures for the log.
+The functions compute the losses of coverage, of labels of words and sentences, of selections, and of a closed-book
+decoder. The criterion adds negative log-likelihood, label smoothing and a supervised switch. :class:`LossChecks`
+refuses losses that are not finite, and :func:`as_numbers` fetches the figures for the log.
 """
 
 import logging
@@ -32,7 +32,7 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
-"""Loss of a word above which the word has no column, and so no probability."""
+"""Loss above which a word is assumed to have no column, and therefore no probability."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +57,9 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute -log P of labels, 0 or 1, from logits (B, U); 0 where ``real`` (B, U) is False. (B, U), at least
-    float32.
+    """Compute -log P (B, U) of labels, 0 or 1, from logits (B, U), in at least float32.
+
+    The result is 0 where ``real`` (B, U) is False.
     """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
@@ -90,7 +91,7 @@ def selection_loss(
         return None
     if "sentence_targets" not in sample:
         if training:
-            raise ValueError("--selection-loss: the batch has no labels; etads-labels --kind distribution makes them")
+            raise ValueError("--selection-loss: the batch has no labels; run etads-labels --kind distribution")
         return None
     is_word = torch.ones_like(selection.starts)
     for number in no_words:
@@ -103,18 +104,18 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
 
     Args:
         logits: logits (N, T, V) of the V known words.
-        target: ids (N, T) of the words; unknown words count as ``unk``.
+        target: ids (N, T) of the words; unknown words are replaced by ``unk``.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
 
 
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
-    """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
+    """Raise an error if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
 
-    With ``skip_overflow``, losses that are not finite only cause a warning, and the result is True: the optimiser must
-    skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
-    --min-loss-scale and stops training.
+    With ``skip_overflow``, losses that are not finite only cause a warning, and the function returns True. The
+    optimiser must then skip the update. It also lowers the scale of the loss. If all updates overflow, the scale soon
+    reaches fairseq's --min-loss-scale, and training stops.
     """
     loss = loss.detach()
     if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
@@ -130,8 +131,8 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
         return True
     raise NonFiniteLossError(
         f"{what}The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs are reported again, look "
-        "at their text"
+        "--warmup-updates or a lower --clip-norm; instead of --fp16, try --bf16; if the same pairs are reported again, "
+        "look at their text"
     )
 
 
@@ -141,11 +142,11 @@ def _looks_for_nan(model: nn.Module) -> bool:
 
 
 class LossChecks:
-    """Runs :func:`check_finite` on the losses of each update, without making a GPU wait.
+    """Runs :func:`check_finite` on the losses of each update, without waiting for a GPU.
 
-    On a CPU a loss is checked immediately. On a GPU a training step would have to wait for it between the forward and
-    the backward pass. On a GPU, a loss that would be refused therefore becomes NaN, and so does the gradient. fairseq
-    waits for the gradient anyway and skips the update; then the error is raised.
+    On a CPU, losses are checked immediately. On a GPU, the check would have to wait for the loss between the forward
+    and the backward pass. An invalid loss on a GPU is therefore set to NaN, and so the gradient is NaN, too. fairseq
+    waits for the gradient anyway and skips the update, and then the error is raised.
     """
 
     def __init__(self) -> None:
@@ -156,10 +157,10 @@ class LossChecks:
 
         Args:
             model: the trained or evaluated model, unwrapped.
-            skip_overflow: whether losses that are not finite are skipped; see :func:`check_finite`.
+            skip_overflow: whether updates with losses that are not finite are skipped; see :func:`check_finite`.
 
         Raises:
-            NonFiniteLossError: now, or in a later call of this object before the update is taken.
+            NonFiniteLossError: the loss is invalid; the error may be raised by a later call before the update.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _looks_for_nan(model):
@@ -168,22 +169,23 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Note before the optimiser's step that the update is taken; a finite gradient shows that all losses are
-        finite.
+        """Record before the optimiser's step that the update is taken.
+
+        If the gradient is finite, so are all losses.
         """
         if gradient_is_finite:
             self._unchecked.clear()
         self.check(skip_overflow)
 
     def check(self, skip_overflow: bool) -> None:
-        """Check the losses of an update that was skipped; there are none after one that was taken."""
+        """Check the losses of an update that was skipped; after any other update, no losses are left to check."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
             check_finite(loss, sample, skip_overflow)
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Replace each figure on a GPU in a criterion's outputs by a number, waiting once for all of them.
+    """Replace the figures on a GPU in a criterion's outputs by numbers, waiting for the GPU only once.
 
     fairseq would wait for each figure separately.
     """
@@ -213,7 +215,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         default=0.0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "weight (lambda) of the coverage loss, which penalises attending to the same words again",
+            "help": "weight (lambda) of the coverage loss, which penalises repeated attention to the same words",
         },
     )
     coverage_loss_start: int = field(
@@ -221,7 +223,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "first update with the coverage loss; training may not converge if it starts at update 0",
+            "help": "first update with the coverage loss; training may not converge if the loss starts at update 0",
         },
     )
     coverage_loss_ramp: int = field(
@@ -229,7 +231,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "number of updates over which the coverage loss then grows to its full weight",
+            "help": "number of updates over which the coverage loss grows to its full weight after its start",
         },
     )
     switch_loss: float = field(
@@ -237,7 +239,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--pointer switch",),
-            "help": "weight of the decision between generating and pointing (--pointer switch)",
+            "help": "weight of the loss of deciding between generating and pointing (--pointer switch)",
         },
     )
     extraction_loss: float = field(
@@ -245,7 +247,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
+            "help": "weight of the loss of the --sentence-attention extractor, computed from sentence labels "
             "(Hsu et al. 2018: 5)",
         },
     )
@@ -254,8 +256,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss of attending to words of sentences that this extractor finds improbable (Hsu "
-            "et al.: 1)",
+            "help": "weight of the loss for attention to words in sentences that the extractor considers improbable "
+            "(Hsu et al.: 1)",
         },
     )
     inconsistency_top: int = field(
@@ -272,11 +274,11 @@ class SummarizationNLLConfig(FairseqDataclass):
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-selector",),
             "excludes": {
-                "--extraction-loss": "they learn from two kinds of labels, which have one file name (etads-labels "
+                "--extraction-loss": "they need different labels with the same file name (etads-labels "
                 "--kind distribution, and extract)"
             },
             "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
-            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)",
+            "sentences with the labels from etads-labels --kind distribution (Li et al. 2018)",
         },
     )
     closed_book_weight: float = field(
@@ -284,16 +286,16 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": Bounds(0, 1),
             "needs": ("--closed-book-decoder",),
-            "help": "weight (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder has the "
-            "weight 1 - gamma (Jiang and Bansal 2018: 2/3)",
+            "help": "weight (gamma) of the --closed-book-decoder's likelihood in the loss; the weight of the main "
+            "decoder is 1 - gamma (Jiang and Bansal 2018: 2/3)",
         },
     )
     length_normalised: bool = field(
         default=False,
         metadata={
-            "excludes": {"--sentence-avg": "it also divides by summaries; leave --sentence-avg out"},
-            "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
-            "so that short summaries have the same weight as long ones (See et al. 2017)",
+            "excludes": {"--sentence-avg": "both divide by summaries; leave --sentence-avg out"},
+            "help": "average the loss over the words of each summary and then over summaries, instead of over all "
+            "words, so that short summaries count as much as long ones (See et al. 2017)",
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
@@ -309,7 +311,7 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
             "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop skips in some "
-            "updates: choose one, or a model with --pointer"
+            "updates: choose one of them, or a model with --pointer"
         )
 
 
@@ -319,10 +321,10 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     Args:
         name: name of the criterion.
         pointer: the model's --pointer.
-        large_vocabulary_trick: whether its softmax runs over candidates.
-        adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+        large_vocabulary_trick: whether the model's softmax runs over candidates.
+        adaptive_softmax: whether the model's words are in clusters (--adaptive-softmax-cutoff).
     """
-    # a criterion with these options computes likelihoods of copied words, and of candidates
+    # Criterions with these options can compute the likelihood of copied words and of candidates.
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
@@ -331,7 +333,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     if pointer != "none" and name.startswith("label_smoothed"):
         raise ValueError(
             f"--criterion {name} would require --pointer {pointer} to copy words of other documents: "
-            "choose --criterion summarization_nll, which has --label-smoothing too"
+            "choose --criterion summarization_nll, which also has --label-smoothing"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(
@@ -350,7 +352,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
     """Return the values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
 
-    fairseq's own ``build_criterion`` finds only the constructor's own arguments, not inherited ones.
+    fairseq's ``build_criterion`` passes only the arguments that the constructor itself declares, not inherited ones.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -396,7 +398,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # a dictionary without sentence marks returns the unknown word, which counts as a word
+        # A dictionary without sentence marks returns the unknown word, which is treated as a word.
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -408,7 +410,7 @@ class SummarizationNLL(FairseqCriterion):
         check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
-        """Note the number of the next update; the task calls this before every step.
+        """Record the number of the next update; called by the task before every step.
 
         Args:
             overflows_are_skipped: whether the optimiser scales the loss, and skips updates with overflowing gradients.
@@ -416,16 +418,16 @@ class SummarizationNLL(FairseqCriterion):
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
     def train(self, mode: bool = True) -> "SummarizationNLL":
-        """Report the losses of a skipped update; fairseq calls this before each update and each validation."""
+        """Check the losses of a skipped update; fairseq calls this method before each update and each validation."""
         self._loss_checks.check(self._overflows_are_skipped)
         found: SummarizationNLL = super().train(mode)
         return found
 
     def update_is_taken(self, gradient_is_finite: bool) -> None:
-        """Note that the update is taken; the task calls this before the optimiser's step.
+        """Record that the update is taken; called by the task before the optimiser's step.
 
         Args:
-            gradient_is_finite: whether fairseq has checked this; with --amp it leaves it to torch.
+            gradient_is_finite: whether fairseq has checked the gradient; with --amp, it leaves the check to torch.
         """
         self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
@@ -439,13 +441,13 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number of words or summaries to divide it by, and the values to log.
 
-        The losses of coverage, extraction, inconsistency, selection and a closed-book decoder count in training only,
-        so that validation losses are comparable before and after the start of coverage, and between models with and
+        The losses of coverage, extraction, inconsistency, selection and a closed-book decoder are added in training
+        only. Validation losses are thus comparable before and after the start of coverage, and between models with and
         without the other losses.
 
         Args:
-            sample: a batch. Its optional "weights" (N,) are the weights of its rows in the loss and the log: N rows
-                then stand for "nsentences" pairs and "ntokens" words.
+            sample: a batch. Its optional "weights" (N,) are the weights of its rows in the loss and the log; the N rows
+                then represent "nsentences" pairs and "ntokens" words.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
@@ -497,7 +499,7 @@ class SummarizationNLL(FairseqCriterion):
             Negative log-likelihood and smoothed loss, each (N, T); a mask (N, T), False at padding; figures to log,
             each (N, T).
         """
-        # models from outside this project have a column for every word that they know
+        # The logits of models from outside this project have a column for every known word.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
@@ -508,16 +510,17 @@ class SummarizationNLL(FairseqCriterion):
     ) -> Dict[str, Tuple[float, Tensor]]:
         """Compute the losses of coverage, extraction and inconsistency.
 
-        Returns weight and values (N, T) of each loss, by its name in the log.
-
-        The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
-        with and without --length-normalised. Without labels, validation omits this loss.
+        The extraction loss of a document is assigned to each word of its summary, so that --length-normalised affects
+        it in the same way as the other losses. If there are no labels, validation omits this loss.
 
         Args:
             real: (N, T) bool, False at padding, where values are 0.
 
+        Returns:
+            The weight and the values (N, T) of each loss, by its name in the log.
+
         Raises:
-            ValueError: there are no labels to train with, or the model returns no attention.
+            ValueError: the labels for training are missing, or the model returns no attention.
         """
         found: Dict[str, Tuple[float, Tensor]] = {}
         if self.coverage_weight:
@@ -540,9 +543,9 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Add up values (N, T), 0 at padding, with a weight (N,) per row.
+        """Add up values (N, T), which are 0 at padding, with a weight (N,) per row.
 
-        With --length-normalised it is the sum of each summary's mean over its words.
+        With --length-normalised, the values of each summary are averaged over its words before they are added up.
         """
         if self.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
@@ -585,8 +588,8 @@ class SummarizationNLL(FairseqCriterion):
         """Return the sum and the number of the log-probabilities that label smoothing averages.
 
         Returns:
-            The sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or
-            (N, 1).
+            The sum (N, T) over the words that the softmax can produce, or 0 without label smoothing; and the number of
+            these words, an int or (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)
@@ -604,7 +607,7 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add the figures of all batches and workers, and log them per word and per summary; losses are in bits."""
+        """Add up the figures of all batches and workers, and log them per word or per summary; losses are in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,17 +1,18 @@
 """``--optimizer muon``: orthogonal steps for linear layers, Adam for everything else.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) moves a weight matrix along the orthogonal matrix
-that is nearest to its momentum, so that all directions learn at the same rate, including rare ones. With W (m, n), its
-gradient G, momentum M and U S V^T, the singular value decomposition of G + mu M:
+that is nearest to its momentum, so that all directions learn at the same rate, including rare ones. Let W (m, n) be the
+weight, G its gradient, M its momentum, and U S V^T the singular value decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
-U V^T is approximated by five steps of Newton and Schulz. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
-Scalable for LLM Training", section 2.2) gives steps the usual size of Adam's steps, so that both can share a learning
-rate lr and a weight decay lambda. Word vectors, output layers, biases and everything else except the matrices of linear
-layers use Adam.
+U V^T is approximated by five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
+Scalable for LLM Training", section 2.2) scales the steps to the usual size of Adam's steps, so that both optimisers can
+share a learning rate lr and a weight decay lambda. Word vectors, output layers, biases and everything else except the
+matrices of linear layers use Adam.
 
-torch has Muon since 2.9, only for matrices and one by one. Here matrices of the same shape are one batched product.
+torch has included Muon since version 2.9, but only for matrices, which it processes one by one. Here, matrices of the
+same shape are processed in one batched product.
 """
 
 import math
@@ -29,16 +30,14 @@ from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of Jordan et al.'s polynomial, which brings singular values between 0 and 1 to about 1 in a few
-steps.
-"""
+"""Coefficients of Jordan et al.'s polynomial, which moves singular values from 0 to 1 close to 1 in a few steps."""
 ITERATIONS = 5
 ADAM_LIKE = 0.2
 """Usual size of an element of Adam's steps, divided by the learning rate."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Approximate U V^T for each matrix U S V^T of (K, m, n); most singular values become 0.7 to 1.2."""
+    """Approximate U V^T for each matrix U S V^T of (K, m, n), with most singular values between 0.7 and 1.2."""
     first, second, third = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.transpose(1, 2)
     x = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -54,10 +53,10 @@ class MuonWithAdam(torch.optim.AdamW):
     """torch's AdamW, with Muon for one group of parameters.
 
     Args:
-        matrices: parameters with two dimensions, for Muon.
+        matrices: two-dimensional parameters, for Muon.
         others: all other parameters, for AdamW.
         momentum: μ, the momentum of Muon.
-        options: options of AdamW; Muon uses lr and weight_decay, too.
+        options: options of AdamW; Muon also uses lr and weight_decay.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):
@@ -104,8 +103,8 @@ class MuonWithAdam(torch.optim.AdamW):
 class MuonConfig(FairseqDataclass):
     """Options of ``--optimizer muon``."""
 
-    muon_momentum: float = field(default=0.95, metadata={"help": "momentum of linear layers' matrices (mu)"})
-    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "betas of Adam, for everything else"})
+    muon_momentum: float = field(default=0.95, metadata={"help": "momentum (mu) for the matrices of linear layers"})
+    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "betas of Adam, for all other parameters"})
     adam_eps: float = field(default=1e-8, metadata={"help": "epsilon of Adam"})
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -113,7 +112,7 @@ class MuonConfig(FairseqDataclass):
 
 @register_optimizer("muon", dataclass=MuonConfig)
 class Muon(FairseqAdam):
-    """Muon for the matrices of linear layers, Adam for other parameters; see the module.
+    """Muon for the matrices of linear layers, and Adam for other parameters; see the module's docstring.
 
     Raises:
         ValueError: the parameters include no such matrix, or the momentum is not from 0 to below 1.
@@ -135,5 +134,5 @@ class Muon(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False, because a matrix has to stay separate."""
+        """Return False, because matrices have to stay separate."""
         return False

@@ -25,7 +25,7 @@ _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Give inherited options with choices the type from which fairseq's parser lists their values."""
+    """Set the type of inherited options with choices, so that fairseq's parser lists the choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:
@@ -43,7 +43,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "data folder made by fairseq-preprocess (several, separated by colons: one per epoch in turn)"
+            "help": "data folder from fairseq-preprocess (of several, separated by colons, each epoch reads the next)"
         },
     )
     source_lang: Optional[str] = field(
@@ -66,7 +66,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=None,
         metadata={
             "bounds": Bounds(1, what="tokens"),
-            "help": f"learn the first N tokens of a summary (default: {TRUNCATE_TARGET} in training, the checkpoint's "
+            "help": f"use the first N tokens of a summary (default: {TRUNCATE_TARGET} in training, the checkpoint's "
             "value in generation)",
         },
     )
@@ -108,15 +108,15 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=None,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "folder with the data of the auxiliary task, such as pairs of sentences: files *train*.jsonl as in "
-            "SNLI and MultiNLI, or *train*.tsv as in etads-nli",
+            "help": "folder with the data of the auxiliary task, such as pairs of sentences in files *train*.jsonl "
+            "(as in SNLI and MultiNLI) or *train*.tsv (as in etads-nli)",
         },
     )
     auxiliary_every: str = field(
         default="100:10",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "N:M: M updates of the auxiliary task after each N updates of summarisation",
+            "help": "N:M, to run M updates of the auxiliary task after every N updates of summarisation",
         },
     )
     auxiliary_batch_size: int = field(
@@ -124,7 +124,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--auxiliary-task",),
             "bounds": Bounds(1, what="pairs"),
-            "help": "pairs per batch of the auxiliary task",
+            "help": "number of pairs per batch of the auxiliary task",
         },
     )
     auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
@@ -152,21 +152,21 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     sort_within: int = field(
         default=0,
         metadata={
-            "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort everything "
+            "help": "shuffle in every epoch, and sort N batches of --batch-size at a time by length (0: sort all pairs "
             "once and shuffle the batches, as fairseq does; Nallapati et al.: 10)",
         },
     )
     save_interval_minutes: float = field(
         default=10.0,
         metadata={
-            "help": "save checkpoint_last.pt every N minutes, without validation, so that an interrupted training "
-            "can continue from there (0: only at --save-interval and --save-interval-updates)"
+            "help": "save checkpoint_last.pt every N minutes without validation, so that an interrupted training "
+            "can continue from it (0: save only at --save-interval and --save-interval-updates)"
         },
     )
     eval_rouge: bool = field(
         default=False,
         metadata={
-            "help": "generate summaries in validation and log rouge1, rouge2, rougeL (F1), for example for "
+            "help": "generate summaries in validation and log rouge1, rouge2 and rougeL (F1), for example to use "
             "--best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
         },
     )
@@ -182,7 +182,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="{}",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' (default: as in '
+            "help": 'generation options as JSON, such as \'{"beam": 4, "min_len": 35}\' (default: the defaults of '
             "fairseq-generate, except that max_len_b is --truncate-target)",
         },
     )
@@ -190,30 +190,30 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="auto",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "method of joining subwords (default: detected from the dictionary)",
+            "help": "method of joining subwords to words (default: detected from the dictionary)",
         },
     )
     eval_rouge_detok: Optional[str] = field(
         default=None,
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "tokeniser that turns words back into text before they are scored: etads, moses, … (default: "
-            "none; ROUGE splits at punctuation in any case)",
+            "help": "tokeniser that converts words back to text before scoring: etads, moses, … (default: none; ROUGE "
+            "splits at punctuation in any case)",
         },
     )
     eval_rouge_detok_args: str = field(
-        default="{}", metadata={"needs": ("--eval-rouge-detok",), "help": "its options as JSON"}
+        default="{}", metadata={"needs": ("--eval-rouge-detok",), "help": "options of --eval-rouge-detok as JSON"}
     )
     eval_rouge_print_samples: int = field(
         default=0,
-        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "older name of --validation-samples"},
+        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "old name of --validation-samples"},
     )
     validation_samples: int = field(
         default=0,
         metadata={
             "bounds": Bounds(0),
             "help": "in each validation, log the first N documents of each validation set with their summaries and "
-            "references as text; --eval-rouge-args are the options of generation, with or without --eval-rouge",
+            "references as text; --eval-rouge-args sets the generation options, even without --eval-rouge",
         },
     )
     save_dir: str = II("checkpoint.save_dir")
@@ -254,18 +254,18 @@ _SEARCHES = (
 
 
 def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
-    """SummaryGenerator's arguments in addition to the ones that fairseq passes.
+    """Collect the arguments of SummaryGenerator that fairseq does not pass.
 
     Args:
         cfg: the task's options.
-        args: fairseq's options of generation. Options of :class:`SearchSettings` in them replace the task's.
+        args: fairseq's options of generation. Its options of :class:`SearchSettings` override the task's.
 
     Raises:
-        ValueError: ``args`` are fairseq's configuration and have an option that neither fairseq nor this project has.
+        ValueError: ``args`` is fairseq's configuration and contains an option unknown to fairseq and this project.
     """
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
-    options["keep_attention"] = False  # fairseq's commands use it only for alignments
+    options["keep_attention"] = False  # fairseq's commands use the attention only for alignments
     options["max_len_per_document"] = True
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
     for name, value in options.items():  # fairseq's enumerations of choices are not strings
@@ -278,7 +278,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # with a dictionary of replacements (--replace-unk FILE), fairseq replaces the words according to our alignment
+        # With a dictionary of replacements (--replace-unk FILE), fairseq replaces words according to our alignment.
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 

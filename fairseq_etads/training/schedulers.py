@@ -21,14 +21,14 @@ class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
 
 @register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)
 class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
-    """fairseq's ``reduce_lr_on_plateau``, counted in validations instead of epochs (Chen and Bansal 2018)."""
+    """fairseq's ``reduce_lr_on_plateau``, but counting validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
-        """Keep the rate: the validation at the end of the epoch has already been counted."""
+        """Keep the rate, because the validation at the end of the epoch has already been counted."""
         return super().step(epoch, None)
 
     def step_validation(self, val_loss: float) -> None:
-        """Count a validation; the training loop calls this after each one."""
+        """Count a validation; called by the training loop after each validation."""
         if self.warmup_end:
             self.lr_scheduler.step(val_loss)
 

@@ -1,9 +1,9 @@
 """The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of a selector's labels.
 
-The first is for labels of words or sentences, the second for sentences in the order of a summary.
+The first criterion is for labels of words or sentences, the second for sentences in the order of a summary.
 
-A criterion of models that select words or sentences has ``trains_selectors = True``. It has ``reads_labels = True`` if
-it learns the labels of etads-labels, and False if it does not, for any kind of labels of the model.
+A criterion for models that select words or sentences sets ``trains_selectors = True``. It sets ``reads_labels = True``
+if it learns the labels of etads-labels. It sets False if it uses no labels, whatever kind of labels the model has.
 """
 
 import math
@@ -31,8 +31,8 @@ class SelectionNLLConfig(FairseqDataclass):
 class SelectionNLL(FairseqCriterion):
     """Negative log-likelihood of labels: the mean over words, or the mean over each document's sentences.
 
-    It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
-    threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
+    The criterion logs the loss in bits. It also logs figures over all units: "auc", the area under the ROC curve; "f1",
+    the best F1 of any threshold; "f1_threshold", this threshold; and "positive", the share of units labelled 1.
     """
 
     trains_selectors = True
@@ -64,7 +64,7 @@ class SelectionNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add the figures of all batches and workers; the loss is in bits."""
+        """Add up the figures of all batches and workers; the loss is in bits."""
         size = max(sum(output["sample_size"] for output in logging_outputs), 1)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
@@ -77,7 +77,7 @@ class SelectionNLL(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """False, because one of the figures is a table."""
+        """Return False, because one of the figures is a table."""
         return False
 
 
@@ -86,13 +86,13 @@ def _positive(counts: Any) -> float:
 
 
 def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Count the units with label 0 and with label 1 per bin of their logits between EDGES.
+    """Count the units with label 0 and with label 1 in each bin of logits between EDGES.
 
     Args:
         logits, labels, real: logits, labels and mask of the units, (B, U) each.
 
     Returns:
-        (2, bins), float64, on the CPU: safe to store in a checkpoint.
+        (2, bins), float64, on the CPU, so that it can be stored in a checkpoint.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
@@ -108,8 +108,8 @@ class ExtractorNLLConfig(FairseqDataclass):
 class ExtractorNLL(FairseqCriterion):
     """Mean negative log-likelihood of the sentences that match the summary's sentences, in order.
 
-    It does not model the end, and a selected sentence may become probable again. It logs the loss in bits, and
-    "accuracy", the share of the steps at which the right sentence is the most probable one.
+    The criterion does not model the end of the selection, and a selected sentence can become probable again. It logs
+    the loss in bits, and "accuracy", the share of steps at which the right sentence is the most probable one.
     """
 
     trains_selectors = True
@@ -138,7 +138,7 @@ class ExtractorNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add the figures of all batches and workers; the loss is in bits."""
+        """Add up the figures of all batches and workers; the loss is in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
@@ -153,7 +153,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Drop sentences (B, T) from number ``most`` on, which are not read; -1 after the last remaining one."""
+    """Drop the numbers of sentences (B, T) that are ``most`` or larger, and fill up with -1 on the right."""
     kept = (labels >= 0) & (labels < most)
-    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining ones first, in order
+    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences first, in order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -57,17 +57,17 @@ logger = logging.getLogger(__name__)
 class SummarizationTask(FairseqTask):
     """fairseq task for summarising documents.
 
-    Its state in a checkpoint contains the truncation lengths and the dictionaries' fingerprints. Generation therefore
-    truncates documents as in training, and refuses another dictionary.
+    The task's state in a checkpoint contains the truncation lengths and the fingerprints of the dictionaries.
+    Generation therefore truncates documents as in training, and refuses any other dictionary.
 
     Attributes:
-        factors: the source factors of the data, and the ones that the models read.
-        labels: the labels and probabilities that batches hold.
+        factors: the source factors of the data, and the factors that the models read.
+        labels: the labels and probabilities in batches.
         data_checks: compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
-        trained_by: the criterion of a model that selects words or sentences; else None.
-        summary_lengths: percentiles of the lengths of the truncated training summaries; None: not known.
-        extra_updates: the updates between updates of summarisation, with --auxiliary-task; else None.
+        trained_by: the criterion of a model that selects words or sentences; None for other models.
+        summary_lengths: percentiles of the lengths of the truncated training summaries; None if unknown.
+        extra_updates: the updates of --auxiliary-task between updates of summarisation; None without this option.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -107,14 +107,14 @@ class SummarizationTask(FairseqTask):
         directory = utils.split_paths(cfg.data)[0]
         if not os.path.isdir(directory):
             raise FileNotFoundError(
-                f'the data folder (DATA) "{directory}" does not exist; make it with etads-prepare or fairseq-preprocess'
+                f'data folder (DATA) "{directory}" does not exist; create it with etads-prepare or fairseq-preprocess'
             )
         if cfg.source_lang is None or cfg.target_lang is None:
             cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
-                f'the data folder (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
-                "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
+                f'the data folder (DATA) "{directory}" contains no binarised pair (train.source-target.source.idx); '
+                "create one with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
         paths = [os.path.join(directory, f"dict.{side}.txt") for side in (cfg.source_lang, cfg.target_lang)]
         for path in paths:
@@ -124,16 +124,16 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # the dictionary grows, so that words that are in no file can be copied, too
+        src_dict.grows = True  # new words are added, so that words that are in no file can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # both sides then share one dictionary, but each has its own number of known words
+            # Both sides then share a dictionary, but differ in the number of known words.
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
                         f"{paths[1]} knows {tgt_dict.known_words:,} of the words that it shares with {paths[0]}, which "
                         f"knows only {src_dict.known_words:,}: were --srcdict and --tgtdict of fairseq-preprocess "
-                        "exchanged?"
+                        "swapped?"
                     )
                 tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
@@ -189,37 +189,37 @@ class SummarizationTask(FairseqTask):
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
-        """Weights that --auxiliary-task adds to a recurrent model with the options ``cfg``, by name."""
+        """Return the modules that --auxiliary-task adds to a recurrent model with the options ``cfg``, by name."""
         return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the criterion, and add its labels to batches.
 
         Raises:
-            ValueError: it is incompatible with the model, or an option has no effect.
+            ValueError: the criterion is incompatible with the model, or an option has no effect.
         """
         if self.is_loading:
             check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
-            # the generator's options are checked now rather than in the first validation
+            # The generator's options are checked now rather than in the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
         self.labels.read_for_criterion(cfg, criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """Build fairseq's subword encoder, after comparing its file with SHA256SUMS in its folder."""
+        """Build fairseq's subword encoder after comparing its file with the folder's SHA256SUMS."""
         check_subword_model(args)
         return super().build_bpe(args)
 
     @staticmethod
     def check_model_overrides(overrides: Dict[str, Any]) -> None:
-        """Check ``--model-overrides`` before a checkpoint is loaded; called when fairseq loads one."""
+        """Check ``--model-overrides``; called before fairseq loads a checkpoint."""
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop data iterators: they cannot be pickled, and are rebuilt on demand."""
+        """Leave out data iterators, which cannot be pickled and are rebuilt on demand."""
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
@@ -228,9 +228,10 @@ class SummarizationTask(FairseqTask):
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batches, the same for a resumed training as for an uninterrupted one.
+        """Return fairseq's batches, which are the same in a resumed training as in an uninterrupted one.
 
-        fairseq 0.12.3 draws batches once for all epochs, seeded with --seed plus the epoch in which the process starts.
+        fairseq 0.12.3 draws the batches of all epochs at once. Its seed is --seed plus the epoch in which the process
+        starts.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -245,9 +246,9 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Let a model scale long word vectors before each epoch of training.
+        """Let the model scale down long word vectors before each epoch of training.
 
-        fairseq also calls this when training continues in the middle of an epoch. The vectors are not scaled then.
+        fairseq also calls this method when training resumes in the middle of an epoch; the vectors then stay unchanged.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -267,7 +268,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """Run the optimiser's step of an update and, if it is their turn, the extra updates after it."""
+        """Run the optimiser's step of an update, and any extra updates that are scheduled after it."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -277,7 +278,7 @@ class SummarizationTask(FairseqTask):
             self.extra_updates.follow(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """Compute the loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; logs samples."""
+        """Compute the loss of a batch, log samples and, with ``--eval-rouge``, score generated summaries with ROUGE."""
         self.data_checks.check_unchanged()
         if not sample:  # fairseq-validate passes this to a worker that has no batch left
             return torch.zeros(()), 0, {}
@@ -288,7 +289,7 @@ class SummarizationTask(FairseqTask):
 
     @contextlib.contextmanager
     def without_summaries(self) -> Iterator[Sequence[str]]:
-        """Validate without generating summaries inside the block; yields the names of the metrics left out."""
+        """Validate without generating summaries inside the block, and yield the names of the omitted metrics."""
         summaries, self._summaries = self._summaries, None
         try:
             yield METRICS if self.cfg.eval_rouge else ()
@@ -309,7 +310,7 @@ class SummarizationTask(FairseqTask):
             self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load one split, truncated."""
+        """Load one split and truncate its texts."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first folder
@@ -373,7 +374,7 @@ class SummarizationTask(FairseqTask):
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
-        """Make a dataset of documents typed or piped into ``fairseq-interactive``, truncated as in training.
+        """Create a dataset of documents typed or piped into ``fairseq-interactive``, truncated as in training.
 
         Raises:
             ValueError: the model reads source factors, which typed words do not have.
@@ -398,11 +399,11 @@ class SummarizationTask(FairseqTask):
         extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable[[int, Tensor], List[int]]] = None,
     ) -> Any:
-        """Build a :class:`SummaryGenerator` with the task's options, unless fairseq's arguments ask for another class.
+        """Build a :class:`SummaryGenerator` with the task's options, unless fairseq's arguments select another class.
 
         Args:
-            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Decoding
-                options here take precedence over the task's own (``hub.translate(…, exact_length=7)``).
+            args: fairseq's options of generation; ``--score-reference`` selects fairseq's SequenceScorer. Decoding
+                options in ``args`` override the task's own, as in ``hub.translate(…, exact_length=7)``.
 
         Raises:
             ValueError: an option does not exist, has an impossible value or no effect, or is incompatible with another.
@@ -418,12 +419,12 @@ class SummarizationTask(FairseqTask):
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
             content = getattr(args, "content_model", None) or self.cfg.content_model
             if content:
-                model = ContentModel.load(Path(content), "--content-model: etads-content RUN makes the file")
+                model = ContentModel.load(Path(content), "--content-model: etads-content RUN creates the file")
                 weight = getattr(args, "content_weight", self.cfg.content_weight)
                 if model.of_extractor:
                     raise ValueError(
-                        f"--content-model {content}: reads an extractor's probabilities; name the file of a "
-                        "summariser's run"
+                        f"--content-model {content}: this model needs an extractor's probabilities; name the file of "
+                        "a summariser's run"
                     )
                 reranker = Reranker(model, weight, detect_subwords(self.src_dict))
                 options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
@@ -452,7 +453,7 @@ class SummarizationTask(FairseqTask):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate summaries. A document without words gets an empty one; a warning gives their number."""
+        """Generate summaries. The summaries of documents without words are empty; a warning reports their number."""
         self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
@@ -476,7 +477,7 @@ class SummarizationTask(FairseqTask):
         return hypotheses
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
-        """Make a hypothesis of only the end symbol, with probability 1."""
+        """Create a hypothesis that consists of the end symbol only, with probability 1."""
         attention = hypothesis.get("attention")
         return {
             **hypothesis,
@@ -503,11 +504,10 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Refuse another dictionary than a checkpoint's before training starts or resumes with the checkpoint's
-        weights.
+        """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
 
         Args:
-            state: state of the task in the checkpoint; empty if another task made it.
+            state: state of the task in the checkpoint; empty if another task wrote the checkpoint.
             path: path of the checkpoint.
 
         Raises:
@@ -517,13 +517,13 @@ class SummarizationTask(FairseqTask):
             check_trained_with(state, self.src_dict, self.tgt_dict)
             self.factors.check_trained_with(state.get("factor_dictionaries", {}))
         except ValueError as error:
-            raise ValueError(f"{path} cannot be trained on with {self.cfg.data}: {error}") from None
+            raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Use the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
+        """Use the checkpoint's truncation lengths unless options set them, and refuse any other dictionary.
 
-        fairseq calls this when it loads models to generate, validate or score. When training resumes, only the
-        dictionaries are compared (:meth:`check_resumed`), and the command's own options apply, as always in fairseq.
+        fairseq calls this method when it loads models to generate, validate or score. When training resumes, only the
+        dictionaries are compared (:meth:`check_resumed`), and the command's own options apply, as usual in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
@@ -532,18 +532,18 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # An ensemble gets the shortest length, because no model can read further than it has learned to.
+            # An ensemble uses the shortest length, because no model can read more tokens than it was trained with.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Return the lengths of the longest source and target after truncation, with the end symbol."""
+        """Return the maximum lengths of source and target after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
-        """``max_positions`` of the checkpoint being loaded; None while training a new model."""
+        """Return ``max_positions`` of the checkpoint being loaded; None for both while training a new model."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
         return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1

@@ -23,16 +23,16 @@ from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_p
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any worker may have a
-sample. (A worker without a last batch repeats the first one, so a sample can be logged twice.)
+"""Logger of samples from every worker. fairseq silences the root logger of all workers but the first, and any worker
+may have a sample. (A worker without a last batch repeats its first batch, so a sample can be logged twice.)
 """
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
-"""Values of ``--eval-rouge-post-process``: "auto", the values of fairseq's ``--post-process``, or GPT-2's pieces."""
+"""Values of ``--eval-rouge-post-process``: "auto", the values of fairseq's ``--post-process``, and "gpt2"."""
 
 SHOWN_DOCUMENT = 200
-"""Maximum number of characters logged of a sample's document."""
+"""Maximum number of characters of a sample's document in the log."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -41,10 +41,10 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Refuse a ``--best-checkpoint-metric`` that would fail hours later, or select the worst checkpoint.
+    """Refuse a ``--best-checkpoint-metric`` that would fail hours later or select the worst checkpoint.
 
     Raises:
-        ValueError: it is a ROUGE metric, but ROUGE is not computed or would be minimised.
+        ValueError: the metric is a ROUGE score, but ROUGE is not computed or would be minimised.
     """
     if metric not in METRICS:
         return
@@ -52,12 +52,12 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
     if not maximize:
         raise ValueError(
-            f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric, because more is better"
+            f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric, because higher is better"
         )
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """Parse the JSON object in the value of ``option``; ValueError if it is not one."""
+    """Parse the JSON object in the value of ``option``; ValueError if the value is not a JSON object."""
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -72,10 +72,10 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
     Args:
         text: the JSON object as text.
-        longest: the value of ``max_len_b`` if the JSON has none.
+        longest: the value of ``max_len_b`` if the JSON object does not set it.
 
     Raises:
-        ValueError: not JSON, an unknown option, or a value of the wrong type.
+        ValueError: the text is not JSON, an option is unknown, or a value has the wrong type.
     """
     option = "--eval-rouge-args"
     values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
@@ -96,11 +96,11 @@ class ValidationSummaries:
     """Summaries of the first documents of a validation set, for ROUGE and for samples in the log.
 
     Samples are logged as text. Without ``--eval-rouge-detok``, the kind of words is detected from the dictionary
-    (:func:`detect_words`), and ROUGE is computed on the data's words.
+    (:func:`detect_words`), and ROUGE is computed on the words of the data.
 
-    Workers log sums over documents and the number of documents, so that the means do not depend on batches or on the
+    Workers log sums over documents and the number of documents, so that the means depend neither on batches nor on the
     number of workers. The generator is built for the first batch of a validation and dropped before the next training
-    step: its copies of the model would then be outdated, and take memory during training.
+    step. Otherwise, its copies of the model would become outdated and use memory during training.
 
     Args:
         task: the summarisation task, which builds the generator and has the dictionary.
@@ -147,19 +147,19 @@ class ValidationSummaries:
 
     @staticmethod
     def wanted(cfg: Any) -> bool:
-        """Tell whether the options ask for summaries in validation."""
+        """Tell whether the options request summaries in validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
         """Drop the generator with its copies of the model; called before every training step.
 
-        A cached generator might not notice that the model has changed: fairseq's own optimisers change parameters
-        through ``.data``, which does not raise their version counters.
+        A cached generator might not notice that the model has changed, because fairseq's own optimisers change
+        parameters through ``.data``, which does not increase their version counters.
         """
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Return the words of a text, with joined subwords, and brackets instead of their names in the Penn Treebank.
+        """Join the subwords of a text to words, and replace the Penn Treebank's names of brackets by brackets.
 
         Args:
             tokens: ids (T,) of the dictionary.
@@ -169,15 +169,15 @@ class ValidationSummaries:
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # the decoder knows the unknown word by this name only
+        else:  # the decoder recognises the unknown word by this name only
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
         """Return the text of a summary in the form in which it is scored.
 
-        The unknown word becomes different words in hypotheses and references, so that it never matches. ROUGE would
-        treat ``-lrb-`` as the word "lrb", so it becomes a bracket.
+        The unknown word is replaced by different words in hypotheses and references, so that it never matches. The
+        token ``-lrb-`` is replaced by a bracket, because ROUGE would treat it as the word "lrb".
 
         Args:
             tokens: ids (T,) of the dictionary.
@@ -190,8 +190,8 @@ class ValidationSummaries:
         """Generate the summaries of a batch, score them, and log samples of them.
 
         Args:
-            sample: a batch; "references" has the ids (T,) of the whole summary for each document to summarise, and None
-                for the others.
+            sample: a batch; "references" contains the ids (T,) of the whole summary for each document to summarise, and
+                None for other documents.
 
         Returns:
             "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
@@ -226,7 +226,7 @@ class ValidationSummaries:
             sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """Generate the best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
+        """Generate the best summary (ids, (T,)) of each document in ``rows`` of a batch."""
         model = unwrapped(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -245,7 +245,7 @@ class ValidationSummaries:
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
-        """Log the sums over all workers, and the means that fairseq derives from them at the end of a validation."""
+        """Log the sums over all workers, from which fairseq derives the means at the end of a validation."""
         if not any("_rouge_documents" in output for output in logging_outputs):
             return
         for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):

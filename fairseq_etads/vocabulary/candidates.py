@@ -1,8 +1,8 @@
 """The large-vocabulary trick: a softmax over the words that a batch may need (Nallapati et al. 2016, section 2.1).
 
-The *candidates* are the words of the batch's texts, filled up to N with the most frequent words of the dictionary (the
-smallest ids). The softmax has a column for each of them, in the order of their ids, so the special symbols keep their
-numbers.
+The *candidates* are the words of the batch's texts and, up to a total of N, the most frequent words of the dictionary
+(the smallest ids). The softmax has a column for each candidate, in the order of ids, so the columns of special symbols
+are equal to their ids.
 """
 
 import copy
@@ -19,16 +19,16 @@ class Candidates:
 
     Args:
         texts: (B, L), int64, ids of the summaries' dictionary; ids from V on are skipped.
-        limit: N, the number of candidates. A text with more words keeps them all.
+        limit: N, the number of candidates. If a text has more words, all of them are candidates.
         known_words: V, the number of known words.
-        specials: number of special symbols, the smallest ids; they are always candidates.
+        specials: number of special symbols, which have the smallest ids and are always candidates.
         unk: id of the unknown word.
-        shared: all texts share one list of N words, as in the paper. Otherwise each text has its own list, so that its
-            distribution does not depend on its batch.
+        shared: whether all texts share one list of N words, as in the paper. Otherwise, each text has its own list, so
+            that its distribution does not depend on the batch.
 
     Attributes:
         words: (C,), ids of the candidates in ascending order: the union of all lists.
-        allowed: (B, C) bool, True for words on the text's own list; None if all texts share one.
+        allowed: (B, C) bool, True for words on the text's own list; None if all texts share a list.
     """
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
@@ -39,28 +39,29 @@ class Candidates:
         ids = ids.sort(dim=1).values
         frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
         if texts.device.type == "cpu":
-            on_some_list = int(frequent.max())  # every id below is on some list
+            on_some_list = int(frequent.max())  # all smaller ids are on some list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # the same result, waiting for the GPU once instead of three times
+        else:  # the result is the same, but this code waits for the GPU once instead of three times
             listed = torch.arange(known_words, device=texts.device) < frequent.max()
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # a text's own words may be frequent words of another text's list; all of them are in self.words
+            # Frequent words on one text's list may be a text's own words on another; self.words contains all of them.
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
     def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """The smallest K (B,) such that the ids below K and a text's own words are at least ``limit`` candidates.
+        """Compute the smallest K (B,) such that the ids below K and a text's own words are at least ``limit`` words.
 
-        ids: (B, L), each row sorted.
+        Args:
+            ids: (B, L), with sorted rows.
         """
         is_new = torch.ones_like(ids, dtype=torch.bool)
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
         distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1): distinct ids before each place
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # own words that the cutoff already covers
+        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # number of own words below the cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 
@@ -68,10 +69,10 @@ class Candidates:
         return len(self.words)
 
     def columns(self, ids: Tensor) -> Tensor:
-        """Turn extended ids (N, …) into columns; slot k (id V + k) has column C + k.
+        """Convert extended ids (N, …) to columns; slot k (id V + k) has column C + k.
 
-        N is a multiple of B, and rows of one text are adjacent. A word that is not a candidate, or not on its text's
-        list, gets the column of the unknown word.
+        N is a multiple of B, and rows of the same text are adjacent. Words that are not candidates, or not on the
+        text's list, are assigned the column of the unknown word.
         """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
         listed = self.words[place] == ids
@@ -82,15 +83,15 @@ class Candidates:
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def extended_ids(self, columns: Tensor) -> Tensor:
-        """Turn columns of any shape into extended ids, the inverse of :meth:`columns`."""
+        """Convert columns of any shape to extended ids, as the inverse of :meth:`columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Set logits (N, T, C) to minus infinity for words that are not on a text's own list; in place without
-        gradient.
+        """Set logits (N, T, C) to minus infinity for words that are not on a text's own list.
 
-        N is a multiple of B, and rows of one text are adjacent.
+        N is a multiple of B, and rows of the same text are adjacent. If gradients are disabled, logits are changed in
+        place.
         """
         if self.allowed is None:
             return logits
@@ -99,9 +100,7 @@ class Candidates:
         return fill(~allowed[:, None], -math.inf)
 
     def spread(self, scores: Tensor) -> Tensor:
-        """Spread log-probabilities (N, T, C + K) by column to (N, T, V + K) by extended id, minus infinity
-        elsewhere.
-        """
+        """Reorder log-probabilities (N, T, C + K) by column to (N, T, V + K) by extended id; -inf for other words."""
         slots = scores.shape[2] - len(self)
         wide = scores.new_full((*scores.shape[:2], self.known_words + slots), -math.inf)
         wide[:, :, self.words] = scores[:, :, : len(self)]
@@ -110,7 +109,7 @@ class Candidates:
         return wide
 
     def to(self, device: Union[str, torch.device]) -> "Candidates":
-        """Return the same candidates on a device."""
+        """Return a copy of the candidates on a device."""
         moved = copy.copy(self)
         moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
         return moved

@@ -1,8 +1,8 @@
-"""The dictionary: words that the model knows, followed by the copy tail, words that it can only copy.
+"""The dictionary: known words, followed by the copy tail of words that the model can only copy.
 
 Documents and summaries may share a dictionary with different numbers of known words (:func:`with_known_words`). The
-decoder then generates the first V words, the encoder has vectors for these and for more, and a word has the same id on
-both sides.
+decoder then generates the first V words, and the encoder has vectors for these and further words. Each word has the
+same id on both sides.
 """
 
 import copy
@@ -16,17 +16,18 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-# shared by all dictionaries, because a dictionary's own lock could be neither pickled nor copied
+# The lock is shared by all dictionaries, because a lock in a dictionary could be neither pickled nor copied.
 _growing = threading.Lock()
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """V, the number of entries that the model embeds and, for summaries, generates; they are the first V.
+    """Return V, the number of entries for which the model has vectors and, in summaries, probabilities.
 
-    They are the special symbols, the words with a count, and the "madeupword0000" with which fairseq pads the size to a
-    multiple of 8. All others have count 0. They are the *copy tail*: words of documents that the model knows only by
-    their spelling. If no word of a dictionary has a count, all are known.
+    These are the first V entries: the special symbols, the words with a count, and entries such as "madeupword0000"
+    with which fairseq pads the size to a multiple of 8. All other words have count 0. They form the *copy tail*: words
+    of documents that the model knows only by their spelling. If no word of a dictionary has a count, all words are
+    known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -40,43 +41,44 @@ def known_words(dictionary: Dictionary) -> int:
 
 
 def counts_of_known_words(dictionary: Dictionary) -> Dict[str, int]:
-    """The count of each known word in the training text, without special symbols and padding."""
+    """Return the count of each known word in the training text, without special symbols and padding words."""
     first, end = dictionary.nspecial, known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
 
 
 def is_padding_word(word: str) -> bool:
-    """Tell whether fairseq added a word to pad a dictionary ("madeupword0000")."""
+    """Tell whether fairseq added a word as padding of a dictionary ("madeupword0000")."""
     return _PADDING_WORD.fullmatch(word) is not None
 
 
 def fingerprint(dictionary: Dictionary) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of the known words, in order, without the copy tail."""
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was trained with other dictionaries than DATA's, which are given.
+    """Raise ValueError if a checkpoint was trained with dictionaries that differ from the given ones.
 
     Args:
-        state: state of the checkpoint's task; without a fingerprint of a dictionary, any dictionary is accepted.
+        state: state of the task in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
+        source, target: the dictionaries of documents and summaries in DATA.
     """
     for side, dictionary in (("source", source), ("target", target)):
         trained, found = state.get(f"{side}_dictionary"), fingerprint(dictionary)
         if trained not in (None, found):
             raise ValueError(
                 f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
-                f"checkpoint was trained with ({trained}): give the data folder with which it was trained, or make "
-                "the data with its dictionary (etads-prepare --like)"
+                f"checkpoint was trained with ({trained}): give the data folder of the training, or create the data "
+                "with its dictionary (etads-prepare --like)"
             )
 
 
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
-    """Copy a dictionary so that only the first ``size`` words are known; words, ids and growth stay shared.
+    """Copy a dictionary so that only the first ``size`` words are known; words, ids and added words are shared.
 
-    The two compare as equal, because fairseq compares words and ids.
+    Both dictionaries compare as equal, because fairseq compares words and ids.
     """
     bounded = copy.copy(dictionary)  # the copy shares the lists of words
     bounded.known_words = size
@@ -84,7 +86,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries as a separate dictionary for models; its ``len()`` is always V."""
+    """Copy the first V entries to a separate dictionary for models, which always has the length V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -94,10 +96,13 @@ def without_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """Load a dictionary file with fairseq's ``load``; ``file`` is its name or, as for fairseq, an open file.
+    """Load a dictionary file with fairseq's ``load``.
+
+    Args:
+        file: name of the file or, as in fairseq, an open file.
 
     Raises:
-        ValueError: it is not a dictionary; the message names file and line, unlike fairseq's.
+        ValueError: the file is not a dictionary; unlike fairseq's message, this one names file and line.
     """
     try:
         return load(file, *arguments)
@@ -107,12 +112,12 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
         place = f"{file}, line {_first_bad_line(file)}: " if isinstance(file, str) else ""
         reason = " ".join(str(error).split()).split(". Duplicate words can")[0]
         raise ValueError(
-            f"{place}not a dictionary, because it lacks a word and its count on each line ({reason})"
+            f"{place}not a dictionary, which must have a word and its count on each line ({reason})"
         ) from None
 
 
 def _first_bad_line(file: str) -> int:
-    """Number of the first line of a dictionary file that is not UTF-8, has no count or repeats a word."""
+    """Return the number of the first line of a dictionary file that is not UTF-8, has no count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
@@ -125,10 +130,10 @@ def _first_bad_line(file: str) -> int:
 
 
 class SummarizationDictionary(Dictionary):
-    """A fairseq dictionary that remembers V when it is loaded and has a copy tail that can grow.
+    """A fairseq dictionary that stores V when it is loaded, with a copy tail to which words can be added.
 
-    With ``grows`` set, a new word gets the next free id instead of the unknown word's. The model never uses ids from V
-    on, so the new word can be copied like any other word of the tail. Several threads may add words.
+    If ``grows`` is set, a new word is assigned the next free id instead of the unknown word's id. The model never uses
+    ids from V on, so the new word can be copied like any other word of the tail. Several threads may add words.
     """
 
     known_words: int
@@ -136,11 +141,11 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """Load a dictionary, like fairseq's method, with checks.
+        """Load a dictionary like fairseq's method, and check it.
 
         Raises:
-            ValueError: the file is not a dictionary (the message names file and line); or a word with a count follows
-                one without, so that it would not be learned.
+            ValueError: the file is not a dictionary (the message names file and line), or a word with a count follows
+                a word without, so that it would not be learned.
         """
         dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
         known = known_words(dictionary)
@@ -148,13 +153,13 @@ class SummarizationDictionary(Dictionary):
         if late is not None:
             raise ValueError(
                 f'dictionary: "{dictionary[late]}", which has a count, follows "{dictionary[known]}" (count 0). Words '
-                "with count 0 can only be copied, and must come last: sort the file by count"
+                "with count 0 can only be copied and must come last; sort the file by count"
             )
         dictionary.known_words = known
         return dictionary
 
     def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
-        """Return the id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
+        """Return the id of a word, and add the word if it is new; see fairseq's ``Dictionary``."""
         with _growing:
             return int(super().add_symbol(word, n, overwrite))
 
@@ -167,7 +172,7 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Return the ids (int32) of a line's words, like fairseq. Unknown words are added if it ``grows``."""
+        """Return the ids (int32) of a line's words, like fairseq's method. If ``grows`` is set, add unknown words."""
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
                 if word not in self.indices:
@@ -176,5 +181,5 @@ class SummarizationDictionary(Dictionary):
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """Replace every id from V = ``known_words`` on in ``tokens`` (ids of any shape) by the unknown word's."""
+    """Replace all ids from V = ``known_words`` on in ``tokens`` (of any shape) by the unknown word's id ``unk``."""
     return tokens.masked_fill(tokens >= known_words, unk)

@@ -11,17 +11,17 @@ from ..text.words import Characters
 from .dictionary import known_words
 
 GPT2_FILES = ("encoder.json", "vocab.bpe")
-"""Files of GPT-2's pieces that etads-prepare puts into DATA."""
+"""Files of GPT-2's pieces that etads-prepare stores next to the data folder."""
 SUBWORD_SHARE = 0.02
-"""A dictionary counts as one of subwords if a larger share of its known words has subword marks."""
+"""Share of known words with subword marks above which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
-"""A dictionary counts as one of characters if a larger share of its known words has characters such as Chinese ones."""
+"""Share of known words with characters such as Chinese above which a dictionary is assumed to contain characters."""
 GPT2_SHARE = 0.9
-"""A dictionary counts as one of GPT-2's pieces if a larger share of its known words are numbers."""
+"""Share of known words that are numbers above which a dictionary is assumed to contain GPT-2's pieces."""
 
 
 def detect_subwords(dictionary: Dictionary) -> str:
-    """Detect a dictionary's subwords: "subword_nmt" or "sentencepiece" by their marks, "gpt2" (numbers), or "none"."""
+    """Detect the kind of subwords: "subword_nmt" or "sentencepiece" from marks, "gpt2" from numbers, or "none"."""
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
         return "gpt2"
@@ -35,7 +35,7 @@ def detect_subwords(dictionary: Dictionary) -> str:
 
 
 def detect_words(dictionary: Dictionary, subwords: str) -> str:
-    """Detect the kind of a dictionary's words: a value of ``text_words`` of the tokeniser ``etads``.
+    """Detect the kind of a dictionary's words, as a value of the option ``text_words`` of the tokeniser ``etads``.
 
     Args:
         subwords: the result of :func:`detect_subwords`.
@@ -49,7 +49,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """fairseq's ``--bpe gpt2`` with the files in the data folder DATA; None if they are not there."""
+    """Create fairseq's ``--bpe gpt2`` from the files next to the data folder; None if they are missing."""
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
     if not (os.path.isfile(encoder) and os.path.isfile(merges)):

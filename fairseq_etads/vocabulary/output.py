@@ -2,14 +2,14 @@
 
 A word has up to three numbers:
 
-- its *id in the dictionary*: 0 … V-1 for the words that summaries know, and from V on for words that are only copied;
-- its *extended id* in a batch: the same below V, then V + k for slot k of its document (see :class:`BatchVocab`).
-  ``get_normalized_probs`` gives probabilities by extended id;
+- its *id in the dictionary*: 0 … V-1 for words known in summaries, and V or larger for words that can only be copied;
+- its *extended id* in a batch: the same as the id below V, and V + k for slot k of the document (see
+  :class:`BatchVocab`). ``get_normalized_probs`` returns probabilities by extended id;
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
 
-The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that no tensor in it
-is as wide as the vocabulary. *Search ids* are the numbers that the search works with.
+The search works with extended ids. With a shortlist (see ``shortlist.py``), it works with columns, so that none of its
+tensors is as wide as the vocabulary. The numbers that the search works with are called *search ids*.
 """
 
 import copy
@@ -27,13 +27,13 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
 
     Args:
         ids: (B, S), int64.
-        wanted: (B, S) bool, the positions that take part.
+        wanted: (B, S) bool, True at positions to number.
 
     Returns:
-        numbers (B, S), int64, 0 where not wanted; counts (B,), int64, the number of distinct ids in each row.
+        Numbers (B, S), int64, 0 where not wanted; and counts (B,), int64, of the distinct ids in each row.
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    # a stable sort groups equal ids, the first occurrence first, and puts unwanted ones at the end
+    # A stable sort groups equal ids by order of occurrence, and places unwanted positions at the end.
     ordered, order = ids.masked_fill(~wanted, torch.iinfo(ids.dtype).max).sort(dim=1, stable=True)
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -46,7 +46,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
 
 
 def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
-    """Return the largest number of each tensor (B,), waiting once for a GPU; 0 without texts; or ``most``, if given."""
+    """Return the maximum of each tensor (B,), or 0 if B is 0, waiting for a GPU only once; or ``most``, if given."""
     if most is not None:
         return [most] * len(counts)
     found: List[int] = torch.stack(list(counts)).amax(dim=1).tolist() if counts[0].numel() else [0] * len(counts)
@@ -56,29 +56,29 @@ def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
 class BatchVocab:
     """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
 
-    A pointer's distribution has a *column* for each word of the softmax, and then one for each slot. Without candidates
-    the softmax runs over all V words, and columns and extended ids are the same numbers.
+    The distribution of a pointer has a *column* for each word of the softmax, followed by a column for each slot. If
+    there are no candidates, the softmax runs over all V words, and columns are equal to extended ids.
 
     Args:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
-        candidates: the words of the softmax, if not all V; the documents' words must be among them.
-        bounded: on a GPU let K and U be S, their maximum, instead of waiting for the numbers. Results are the same; a
-            distribution over all columns would be wider.
+        candidates: the words of the softmax, if not all V; they must include the documents' words.
+        bounded: on a GPU, set K and U to S, their maximum, instead of waiting for the actual numbers. Results are the
+            same, but a distribution over all columns is wider.
 
     Attributes:
         known_words: V.
-        softmax_width: columns of the softmax: V, or the number of candidates.
-        output_width: number of all columns: softmax_width + K, with K the largest number of slots in a document.
+        softmax_width: number of columns of the softmax: V, or the number of candidates.
+        output_width: number of all columns: softmax_width + K, where K is the largest number of slots of a document.
         slots_used: (B,), number of slots that each document uses.
         copyable: (B, S) bool, True at words; False at padding, start and end symbols.
         source_columns: (B, S), the column of the word at each position of the document.
-        word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence; 0 (the begin
-            symbol, which is never copied) fills the rows of documents with fewer than U.
+        word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence. Rows with
+            fewer than U words are filled with 0, the begin symbol, which is never copied.
         is_word: (B, U) bool, False at fillers.
-        word_numbers: (B, S), the index among its document's distinct words of each position's word; 0 where not
-            copyable.
+        word_numbers: (B, S), the index of the word at each position among the distinct words of its document; 0 where
+            the position is not copyable.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BatchVocab:
         slot_count, width = _largest([self.slots_used, distinct], most)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
-        # dictionary id of each slot (B, K); the extra column collects positions without a slot, and is cut off
+        # Dictionary ids of the slots (B, K). The extra column collects positions without a slot, and is then dropped.
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
         table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
         self.slot_words = table[:, :slot_count]
@@ -119,16 +119,16 @@ class BatchVocab:
     def select(self, documents: Tensor) -> "BatchVocab":
         """Return the vocabulary of the documents with indices (N,), repeated or not.
 
-        The width stays the same, because the width of scores must not change when documents leave a batch.
+        The width stays the same, because the width of scores must not change when documents are removed from a batch.
         """
         return self._with_each(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
-        """Return the same vocabulary on a device."""
+        """Return a copy of the vocabulary on a device."""
         return self._with_each(lambda table: table.to(device))
 
     def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
-        """Return a copy with each tensor changed."""
+        """Return a copy in which each tensor is replaced by ``change`` of the tensor."""
         changed = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -136,11 +136,10 @@ class BatchVocab:
         return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
-        """Turn ids of the dictionary into extended ids; a word that neither the model nor the document has becomes
-        unknown.
+        """Convert ids of the dictionary to extended ids; words unknown to the model and the document become unknown.
 
         Args:
-            tokens: (N, T), int64, N a multiple of B: rows of the same document are adjacent.
+            tokens: (N, T), int64, where N is a multiple of B and rows of the same document are adjacent.
         """
         slot_words = self.expand_rows(self.slot_words, tokens)
         hidden = hide_unknown_words(tokens, self.known_words, self.unk)
@@ -152,10 +151,11 @@ class BatchVocab:
         return torch.where(has_slot, slots, hidden)
 
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
-        """Turn extended ids (N, T) into ids of the dictionary; a slot that the document does not use becomes unknown.
+        """Convert extended ids (N, T) to ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document are adjacent. document: index of the document to which all rows belong.
+            tokens: extended ids; rows of the same document are adjacent.
+            document: index of the document to which all rows belong, if there is only one.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
@@ -166,7 +166,7 @@ class BatchVocab:
 
     @staticmethod
     def expand_rows(table: Tensor, like: Tensor) -> Tensor:
-        """Repeat the rows of a per-document table (B, …) so that there is one for each row of ``like`` (N, …)."""
+        """Repeat the rows of a table by document (B, …), so that each row of ``like`` (N, …) has its own row."""
         repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
             raise ValueError(f"{len(like)} rows cannot be divided evenly among {len(table)} documents")
@@ -176,14 +176,14 @@ class BatchVocab:
 class OutputVocabulary(NamedTuple):
     """The words in the distributions for a batch of B documents.
 
-    Methods take ids (N, T), int64, N a multiple of B; rows of the same document are adjacent.
+    Methods expect ids (N, T), int64, where N is a multiple of B and rows of the same document are adjacent.
 
     Attributes:
         known_words: V.
         unk: id of the unknown word.
         slots: the words of the documents that can be copied; None for a model without a pointer.
-        candidates: the words of the softmax; None: all V.
-        by_column: whether ``get_normalized_probs`` gives probabilities by column, and search ids are columns.
+        candidates: the words of the softmax; None for all V words.
+        by_column: whether ``get_normalized_probs`` returns probabilities by column, so that search ids are columns.
     """
 
     known_words: int
@@ -201,10 +201,10 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[Candidates] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """Make the output vocabulary of documents (B, S), with slots if the model has a ``pointer``.
+        """Create the output vocabulary of documents (B, S), with slots if the model has a ``pointer``.
 
         Args:
-            bounded: the argument of :class:`BatchVocab`.
+            bounded: see :class:`BatchVocab`.
         """
         size, pad, bos, eos, unk = (
             known_words(dictionary),
@@ -220,21 +220,20 @@ class OutputVocabulary(NamedTuple):
         return cls(size, unk, slots, candidates)
 
     def extended_ids(self, tokens: Tensor) -> Tensor:
-        """Turn ids of the dictionary into extended ids; words that neither the model nor the document has become
-        unknown.
-        """
+        """Convert ids of the dictionary to extended ids; words unknown to the model and the document become unknown."""
         if self.slots is None:
             return hide_unknown_words(tokens, self.known_words, self.unk)
         return self.slots.encode(tokens)
 
     def target_columns(self, tokens: Tensor) -> Tensor:
-        """Turn ids of the dictionary into columns; words that have none become unknown."""
+        """Convert ids of the dictionary to columns; words without a column become unknown."""
         extended = self.extended_ids(tokens)
         return extended if self.candidates is None else self.candidates.columns(extended)
 
     def producible_ids(self, tokens: Tensor) -> Tensor:
-        """Like :meth:`extended_ids`, but a word without a column becomes unknown, too, so that all have a
-        probability.
+        """Convert ids like :meth:`extended_ids`, but also replace words without a column by the unknown word.
+
+        All resulting words have a probability.
         """
         extended = self.extended_ids(tokens)
         if self.candidates is None:
@@ -242,39 +241,35 @@ class OutputVocabulary(NamedTuple):
         return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
 
     def search_ids(self, tokens: Tensor) -> Tensor:
-        """Turn ids of the dictionary into search ids; words that have none become unknown."""
+        """Convert ids of the dictionary to search ids; words without a search id become unknown."""
         return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
 
     def _from_search(self, search_ids: Tensor) -> Tensor:
-        """Turn search ids of any shape into extended ids."""
+        """Convert search ids of any shape to extended ids."""
         if self.by_column and self.candidates is not None:
             return self.candidates.extended_ids(search_ids)
         return search_ids
 
     def by_search_id(self, scores: Tensor) -> Tensor:
-        """Reorder log-probabilities (N, T, C + K) from columns to search ids; minus infinity for words without a
-        column.
-        """
+        """Reorder log-probabilities (N, T, C + K) from columns to search ids, with minus infinity for other words."""
         return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
 
     def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
-        """Turn search ids (N, T), or (T,) of one document's summary, into ids of the dictionary."""
+        """Convert search ids (N, T), or (T,) of one document's summary, to ids of the dictionary."""
         extended = self._from_search(search_ids)
         if self.slots is None:
             return extended
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
     def known_ids(self, search_ids: Tensor) -> Tensor:
-        """Turn search ids (any shape) into ids of known words, for a model that has no others: a slot becomes
-        unknown.
-        """
+        """Convert search ids of any shape to ids of known words, for models without a pointer; slots become unknown."""
         return hide_unknown_words(self._from_search(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
-        """Add the scores of a model with only known words to scores by search id, (…, V + K) or (…, C + K); in place.
+        """Add the scores of a model with only known words to scores by search id, (…, V + K) or (…, C + K), in place.
 
         Args:
-            known: (…, at least V), by id. Each slot gets the score of the unknown word.
+            known: scores by id (…, at least V). The score of the unknown word is added to each slot.
         """
         if self.by_column and self.candidates is not None:
             own = known[..., self.candidates.words]  # (…, C)
@@ -291,7 +286,7 @@ class OutputVocabulary(NamedTuple):
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
 
     def to(self, device: Union[str, torch.device]) -> "OutputVocabulary":
-        """Return the same vocabulary on a device."""
+        """Return a copy of the vocabulary on a device."""
         slots = None if self.slots is None else self.slots.to(device)
         candidates = None if self.candidates is None else self.candidates.to(device)
         return self._replace(slots=slots, candidates=candidates)

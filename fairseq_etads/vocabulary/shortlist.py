@@ -1,12 +1,13 @@
-"""A shortlist: the few words that a document's summary may need, so that a search need not consider all words.
+"""A shortlist: the few words that the summary of a document may need, so that a search does not consider all words.
 
-As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), these are
+As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), a shortlist consists of
 
 - the special symbols and the words that are most frequent in summaries,
-- the document's own words that the model knows,
+- the words of the document that are known in summaries,
 - for each word of the document, the words that are most frequent in summaries of documents with this word.
 
-The first and the last are in a table that ``etads-shortlist`` makes; ``data/shortlist_file.py`` reads and writes it.
+The first and the last group come from a table that ``etads-shortlist`` creates; ``data/shortlist_file.py`` reads and
+writes the table.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ class ListedCandidates(Candidates):
     """The candidates of a batch of B texts, each with its own list.
 
     Args:
-        listed: (B, V) bool, which words are on each text's list; special symbols are on all.
-        unk: the unknown word.
+        listed: (B, V) bool, True for the words on each text's list; all lists contain the special symbols.
+        unk: id of the unknown word.
     """
 
     def __init__(self, listed: Tensor, unk: int):
@@ -37,16 +38,16 @@ class ListedCandidates(Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The table, for one pair of dictionaries. V_s and V are the known words of documents and summaries.
+    """The table for a pair of dictionaries, with V_s known words in documents and V in summaries.
 
     Attributes:
-        frequent: (F,), int64, ids of the most frequent words of summaries.
-        together: (V_s + 1, k), int64, for each word of documents, its associated words of summaries. The unknown word's
-            id fills shorter rows, and the last row, which stands for all other words.
-        own: (V_s + 1,), int64, the same words' ids in summaries; the unknown word's where there is none.
+        frequent: (F,), int64, ids of the most frequent words in summaries.
+        together: (V_s + 1, k), int64, for each word of documents, the associated words of summaries. Shorter rows are
+            filled with the unknown word's id. So is the last row, which represents all other words.
+        own: (V_s + 1,), int64, for each word of documents, its id in summaries, or the unknown word's id.
         known_words: V.
-        specials: special symbols, the smallest ids.
-        unk: the unknown word's id.
+        specials: number of special symbols, which have the smallest ids.
+        unk: id of the unknown word.
     """
 
     frequent: Tensor
@@ -63,13 +64,13 @@ class Shortlist:
 
         Args:
             src_tokens: ids of the documents' dictionary.
-            least: smallest number of words of a list, if there are enough words.
-            extra: (B, n), ids of further words of each document's summary.
-            always: ids of further words of all summaries. Ids from V on, the copy tail, are skipped here and in
+            least: minimum number of words on a list, if there are enough words.
+            extra: (B, n), ids of additional words for each document's summary.
+            always: ids of additional words for all summaries. Ids from V on, in the copy tail, are skipped here and in
                 ``extra``.
         """
         tokens = src_tokens.cpu()
-        # the last column collects words that the summaries do not know
+        # The last column collects words that are unknown in summaries.
         listed = torch.zeros(len(tokens), self.known_words + 1, dtype=torch.bool)  # (B, V + 1)
         listed[:, : max(self.specials, least)] = True
         listed[:, self.frequent] = True
@@ -83,11 +84,12 @@ class Shortlist:
 
     @classmethod
     def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """Make a shortlist from the arrays of a file and the two dictionaries.
+        """Create a shortlist from the arrays in a file and the dictionaries of documents and summaries.
 
         Args:
             frequent: (F,), int32.
-            together: (V_s, k), int32, -1 where a row has fewer than k words.
+            together: (V_s, k), int32, filled with -1 if a row has fewer than k words.
+            source, target: the dictionaries of documents and summaries.
         """
         unk, known = target.unk(), known_words(target)
         own = torch.full((len(together) + 1,), unk)
@@ -96,7 +98,7 @@ class Shortlist:
             own[number] = found if found < known else unk
         rows = np.vstack([together, np.full((1, together.shape[1]), -1, dtype=together.dtype)])
         table = torch.from_numpy(rows).long()
-        table[: source.nspecial] = unk  # nothing is associated with padding, which depends on the batch
+        table[: source.nspecial] = unk  # no words are associated with padding, which depends on the batch
         return cls(
             frequent=torch.from_numpy(frequent).long(),
             together=table.masked_fill(table < 0, unk),

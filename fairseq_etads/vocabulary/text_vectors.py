@@ -1,14 +1,14 @@
 """Word vectors from text alone: positive pointwise mutual information and a truncated singular value decomposition.
 
-Let #(w, c) be the number of times that the words w and c are near each other, and P_a(c) the frequency of c to the
-power of 3/4:
+Let #(w, c) be the number of times that the words w and c occur near each other, and P_a(c) the frequency of c to the
+power of 3/4, normalised:
 
     M_wc = max(0, log(#(w, c) / #(w) / P_a(c))),   M ~ U S V^T,   vectors: rows of U S^(1/2)
 
 These are the vectors of Levy, Goldberg and Dagan 2015 ("Improving Distributional Similarity with Lessons Learned from
-Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Then their mean is subtracted, and
-they are scaled to unit length, which is about the length of fairseq's random vectors. A million words take less than a
-second.
+Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Afterwards, the mean is subtracted
+from each vector, and the vectors are scaled to unit length, which is about the length of fairseq's random vectors.
+Processing a million words takes less than a second.
 """
 
 from typing import NamedTuple
@@ -20,9 +20,9 @@ WEIGHTS = (1.0, 0.7, 0.5, 0.4)
 """Weights of a pair of words at distances 1, 2, 3 and 4."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Maximum number of context words, so that tables stay small: the most frequent words, which have the smallest ids."""
+"""Maximum number of context words, which limits the size of tables; they are the most frequent words (smallest ids)."""
 _SHORTEST = 1e-4
-"""Length below which a vector is only rounding error: the contexts of its word carry no information."""
+"""Length below which a vector consists of rounding errors only, because the word's contexts carry no information."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
@@ -39,10 +39,10 @@ class TextVectors(NamedTuple):
 
 
 def cooccurrences(words: Tensor, size: int) -> Tensor:
-    """Count how often words occur near others, weighted by :data:`WEIGHTS`: (V, C).
+    """Count how often words occur near context words, weighted by :data:`WEIGHTS`: (V, C).
 
     Args:
-        words: ids (n,) in the order of the text; -1 stands for no word, and len(WEIGHTS) of them separate two texts.
+        words: ids (n,) in the order of the text; -1 means no word, and len(WEIGHTS) of them separate two texts.
         size: V. C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)
@@ -59,7 +59,7 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
 
 
 def mutual_information(counts: Tensor) -> Tensor:
-    """Positive pointwise mutual information of words and contexts, from their non-negative counts (V, C)."""
+    """Compute the positive pointwise mutual information of words and contexts from their counts (V, C)."""
     contexts = counts.sum(0) ** SMOOTHING
     expected = counts.sum(1, keepdim=True) * (contexts / contexts.sum().clamp(min=1e-12))
     ratio = torch.where(counts > 0, counts / expected.clamp(min=1e-12), torch.ones_like(counts))
@@ -70,7 +70,7 @@ def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     """Compute vectors (V, D) of a text's words, deterministically.
 
     Args:
-        words: the argument of :func:`cooccurrences`.
+        words: see :func:`cooccurrences`.
         size: V.
         width: D.
     """

@@ -11,17 +11,17 @@ logger = logging.getLogger(__name__)
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy a file's vectors into the rows of the words that the dictionary knows; other rows stay as they are.
+    """Copy the vectors in a file into the rows of the dictionary's words; other rows stay unchanged.
 
     Args:
-        path: word2vec's text format: an optional line "COUNT WIDTH", then a word and its numbers per line. If a word
-            occurs twice, the last counts. None: do nothing.
-        option: the option's name, for error messages.
+        path: path of a file in word2vec's text format: an optional line "COUNT WIDTH", then a word and its numbers per
+            line. If a word occurs more than once, its last vector is used. If the path is None, nothing is copied.
+        option: name of the option for error messages.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not in that format, the width of its vectors is not the table's, or it has no word of the
-            dictionary.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not in this format, the width of its vectors differs from the table's, or it contains no
+            word of the dictionary.
     """
     if path is None:
         return
@@ -32,15 +32,15 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
             for number, line in enumerate(lines, 1):
                 word, *values = line.rstrip("\r\n ").split(" ")
                 if number == 1 and len(values) == 1:
-                    continue  # the header; the next line reveals a wrong width
+                    continue  # this is the header; a wrong width is detected in the next line
                 if len(values) != width:
-                    raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers; {width} expected")
+                    raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers instead of {width}")
                 place = dictionary.indices.get(word)
                 if place is None or place == dictionary.pad():
                     continue
                 vector = torch.tensor([float(value) for value in values])
                 if not torch.isfinite(vector).all():
-                    raise ValueError(f"{option} {path}: line {number} has a number that is not finite")
+                    raise ValueError(f"{option} {path}: line {number} contains a number that is not finite")
                 table.weight.data[place] = vector
                 found.add(place)
     except FileNotFoundError:
@@ -50,5 +50,5 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
             raise
         raise ValueError(f"{option} {path}: line {number} is not a word and its numbers ({error})") from None
     if not found:
-        raise ValueError(f"{option} {path}: it has none of the {len(dictionary):,} words of the dictionary")
+        raise ValueError(f"{option} {path}: contains none of the {len(dictionary):,} words of the dictionary")
     logger.info(f"{option}: vectors for {len(found):,} of {len(dictionary):,} words")

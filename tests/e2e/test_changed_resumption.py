@@ -55,7 +55,8 @@ def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, be
     result = train(permuted, save, *options, "--max-update", "8", check=False)
     assert result.returncode == 1
     last = result.stdout.strip().splitlines()[-1]
-    assert "checkpoint_last.pt cannot be trained on with" in last and "the source dictionary in DATA" in last
+    assert "training cannot continue from" in last and "checkpoint_last.pt with" in last
+    assert "the source dictionary in DATA" in last
     assert ((save / "checkpoint_last.pt").read_bytes() if before else b"") == before
 
 

@@ -20,7 +20,7 @@ SIZES += ["--encoder-attention-heads", "2", "--decoder-attention-heads", "2", "-
 TRAIN = [str(SCRIPTS / "train.sh"), "--recipe", "paper", "--max-update", str(UPDATES), "--max-tokens", "100", "--cpu"]
 OPTIONS = ["--", *SIZES, "--log-interval", "1", "--save-interval-updates", str(SAVED_AT)]
 MARK = "ETADS_TEST_MARK"
-SAID_WHO = r"is being written at the moment \(\w+\.py, process (\d+) on "
+SAID_WHO = r"is being written \(\w+\.py, process (\d+) on "
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes by Linux's /proc")
 

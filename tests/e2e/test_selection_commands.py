@@ -158,7 +158,7 @@ def test_other_labels_are_refused(work, tmp_path):
     """Labels are refused if they are for fewer tokens than are read, or in another order."""
     run_command(["etads-labels", "bin", "--truncate-source", "5", "--out", str(tmp_path), "--jobs", "1"], cwd=work)
     said = train(work, "word_tagger", 1, "--labels", str(tmp_path), "--save-dir", str(tmp_path / "run"), check=False)
-    assert said.returncode and "was made from the first 5 tokens of each document" in said.stdout
+    assert said.returncode and "was created from the first 5 tokens of each document" in said.stdout
 
 
 def test_an_extractor_and_an_abstracter_are_trained_together(work, selectors):

@@ -1,1 +1,1 @@
-"""Labels of the words or sentences of a document that its summary uses, made from references; and their files."""
+"""Labels of the words or sentences of a document that its reference summary uses, and files of labels."""

@@ -1,17 +1,17 @@
-"""Files of labels and of probabilities, stored with their data; they refuse other data.
+"""Files of labels and of probabilities, stored with the data to which they belong and refused with other data.
 
-    labels.words.SPLIT             made by etads-labels --kind words
-    labels.sentences.SPLIT         made by etads-labels --kind match, extract or distribution
-    probabilities.words.SPLIT, probabilities.sentences.SPLIT        made by etads-select
+    labels.words.SPLIT             from etads-labels --kind words
+    labels.sentences.SPLIT         from etads-labels --kind match, extract or distribution
+    probabilities.words.SPLIT, probabilities.sentences.SPLIT        from etads-select
 
-The first line is a comment with a JSON object: the origin of the file, "documents", their number, and
-"truncate_source", the number of tokens that were read per document. Then each document has a line: 16 hexadecimal
-digits of its hash, a tab, and fields separated by spaces:
+The first line is a comment with a JSON object. It contains the origin of the file, the number of documents under
+"documents", and the number of tokens read per document under "truncate_source". Each further line belongs to a
+document. It consists of the first 16 hexadecimal digits of the document's hash, a tab, and fields separated by spaces:
 
     words           a number for each token; "-" for sentence marks
-    sentences       of labels: for each sentence of the summary (with "extract": of what is extracted) the number of a
-                    sentence of the document or, with "distribution", pairs such as 0:0.25,3:0.75 ("-": none). Of
-                    probabilities: a number for each sentence of the document; "-" for one without words
+    sentences       in labels, a field for each sentence of the summary (with "extract", for each extracted sentence):
+                    the number of a sentence of the document or, with "distribution", pairs such as 0:0.25,3:0.75, or
+                    "-" for none. In probabilities, a number for each sentence of the document; "-" if it has no words
 """
 
 import hashlib
@@ -30,12 +30,12 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of a document's whole line: all its tokens, with spaces."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a document's line: all tokens, joined by spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def file_name(what: str, unit: str, split: str) -> str:
-    """Name of a file of ``what``, "labels" or "probabilities"."""
+    """Return the name of a file of ``what``, which is "labels" or "probabilities"."""
     return f"{what}.{unit}.{split}"
 
 
@@ -43,8 +43,8 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
     """Write a file.
 
     Args:
-        header: the file's header.
-        rows: each document's hash and fields.
+        header: the content of the first line.
+        rows: hash and fields of each document.
     """
     with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")
@@ -56,10 +56,10 @@ class SelectionFile:
     """A file of labels or probabilities; lines are read on demand.
 
     Attributes:
-        header: content of its first line.
+        header: content of the first line.
 
     Raises:
-        InputError: there is no such file, or it is incomplete.
+        InputError: the file is missing or incomplete.
     """
 
     def __init__(self, path: Path, option: str):
@@ -76,13 +76,13 @@ class SelectionFile:
                     starts.append(starts[-1] + len(line))
                 complete = int(self.header["documents"]) == len(starts) - 1 and (len(starts) == 1 or line[-1:] == b"\n")
         except FileNotFoundError:
-            raise InputError(f"{option}: there is no {path}; {_maker(path.name)} makes it") from None
+            raise InputError(f"{option}: there is no {path}; {_maker(path.name)} creates it") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
         if not complete:
             raise InputError(
                 f"{option}: {path} is damaged: it has {len(starts) - 1:,} lines instead of "
-                f"{self.header['documents']:,}; make it again"
+                f"{self.header['documents']:,}; create it again"
             )
         self._starts = np.array(starts)
 
@@ -90,11 +90,11 @@ class SelectionFile:
         return len(self._starts) - 1
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop the open file, which cannot be pickled."""
+        """Leave out the open file, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
     def row(self, number: int) -> Tuple[str, List[str]]:
-        """Hash and fields of a document.
+        """Return the hash and the fields of a document.
 
         Raises:
             InputError: the line is damaged.
@@ -109,16 +109,16 @@ class SelectionFile:
         return digest, rest.split()
 
     def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """The fields of a document with the given tokens.
+        """Return the fields of a document after comparing its hash with the given tokens.
 
         Raises:
-            InputError: the file was made from another text.
+            InputError: the file was created from another text.
         """
         digest, fields = self.row(number)
         if digest != source_hash(tokens):
             raise InputError(
-                f"{self.path}, line {number + 2}: it does not match document {number} (from 0) of the data, so its "
-                f"order or text differs; {_maker(self.path.name)} makes it again"
+                f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
+                f"or text of documents differs; create the file again with {_maker(self.path.name)}"
             )
         return fields
 

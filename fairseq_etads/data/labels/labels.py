@@ -1,7 +1,7 @@
-"""Make labels for content selection from a document and its reference summary. Pure functions over lists of words.
+"""Create labels for content selection from a document and its reference summary, with pure functions of word lists.
 
-Sentences are numbered from 0. Of equally good sentences, the first one is taken. Empty sentences of a document (between
-adjacent marks) keep their numbers and are never chosen.
+Sentences are numbered from 0. The first of several equally good sentences is selected. Empty sentences of a document
+(between adjacent marks) are numbered, but never selected.
 """
 
 import math
@@ -17,15 +17,15 @@ me more most my no nor not now of off on once one only or other our ours out ove
 some such than that the their theirs them then there these they this those through to too under until up very
 was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English function words, which do not tell what a sentence is about."""
+"""English function words, which do not indicate the topic of a sentence."""
 
 
 def copy_labels(document: Words, summary: Words) -> List[int]:
-    """Label each word of a document that its summary copies: 1 or 0 (Gehrmann et al. 2018, section 3).
+    """Label the words of a document that its summary copies by 1, and others by 0 (Gehrmann et al. 2018, section 3).
 
     The document is read from left to right. At each position, the longest run of words that also occurs in the summary
-    is labelled 1 at its first occurrence. The authors' program searches the summary as a string, so it finds "he"
-    inside "the", and it never selects a document's last word. Here whole words are compared.
+    is labelled 1 if this is its first occurrence. The authors' program searches the summary as a string, so it finds
+    "he" inside "the", and it never selects the last word of a document. This function compares whole words.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -54,8 +54,8 @@ def _run(document: Words, start: int, summary: Words, place: int) -> int:
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Find the most similar sentence of the document for each sentence of the summary (Chen and Bansal 2018, eq. 1).
 
-    It is the one with the largest ROUGE-L recall. No sentence is taken twice. The list is shorter than the summary if
-    the document has fewer sentences.
+    The most similar sentence is the one with the largest ROUGE-L recall. No sentence is selected twice. If the document
+    has fewer sentences than the summary, so has the list.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []
@@ -71,8 +71,9 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
 def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select sentences that together recall the summary, in the order of the document (Hsu et al. 2018).
 
-    Sentences are tried in the order of their own summary-level ROUGE-L recall. A sentence is kept if it raises the
-    recall of the sentences kept so far. If no sentence has a word of the summary, the first one is selected.
+    Sentences are tried in descending order of their own summary-level ROUGE-L recall. A sentence is kept if it raises
+    the recall of the sentences kept so far. If no sentence contains a word of the summary, the first sentence is
+    selected.
     """
     numbers = [number for number, sentence in enumerate(document) if sentence]
     if not numbers or not summary:
@@ -91,10 +92,10 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select the set of sentences that together are most similar to the summary, in the order of the document.
 
-    Each step adds the sentence that raises the sum of the F1 of words and the F1 of bigrams most, until none raises it
-    (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each distinct word or bigram of the summary
-    counts once, and the length of the extract is the sum of its sentences' numbers of distinct words. If no sentence
-    has a word of the summary, the first sentence is selected.
+    Each step adds the sentence that most increases the sum of the F1 of words and the F1 of bigrams, until no sentence
+    increases it (Nallapati et al. 2017, section 3.3, with this sum instead of ROUGE-1). Each distinct word or bigram of
+    the summary is counted once. The length of the extract is the number of distinct words, summed over its sentences.
+    If no sentence contains a word of the summary, the first sentence is selected.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}
@@ -103,8 +104,8 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # A free sentence is one not yet selected. Its entry has the bits of its words and bigrams in the summary, and its
-    # number of different words.
+    # A free sentence has not been selected yet. Its entry consists of the bits of its words and of its bigrams in the
+    # summary, and its number of distinct words.
     free = {}
     for number, sentence in enumerate(document):
         if sentence:
@@ -138,15 +139,15 @@ def selection_targets(
 ) -> List[List[float]]:
     """Compute a distribution over the document's sentences for each sentence of the summary (Li et al. 2018).
 
-    It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
+    The probability of a sentence is the cosine of both sentences' TF-IDF vectors, divided by the sum over the document.
 
     Args:
-        idf: inverse document frequencies of words, see :func:`inverse_frequencies`; stop words and punctuation do not
-            count.
+        idf: inverse document frequencies of words, see :func:`inverse_frequencies`; stop words and punctuation are
+            ignored.
         unseen: idf of other words.
 
     Returns:
-        n rows of m numbers that sum to 1, or are all 0 where the document has no word of the summary's sentence.
+        n rows of m numbers. A row sums to 1, or contains only 0 if the document has no word of the summary's sentence.
     """
     vectors = [_weights(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -159,7 +160,7 @@ def selection_targets(
 
 
 def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
-    """TF-IDF vector of a sentence, of length 1; empty if no word counts."""
+    """Compute the TF-IDF vector of a sentence, with length 1; empty if the sentence has no content words."""
     counts = Counter(word for word in sentence if is_content(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
@@ -167,12 +168,12 @@ def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[s
 
 
 def is_content(word: str) -> bool:
-    """Tell whether a word has a letter or a digit and is not a stop word."""
+    """Tell whether a word contains a letter or a digit and is not a stop word."""
     return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
 
 
 def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
-    """Compute the idf of each word, ln((1 + D) / (1 + df)) + 1 for df of D documents, and of an unseen word."""
+    """Compute the idf of each word, ln((1 + D) / (1 + df)) + 1 for a word in df of D documents, and of unseen words."""
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:
         count += 1

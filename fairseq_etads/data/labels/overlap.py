@@ -1,4 +1,4 @@
-"""ROUGE-L recall of lists of words: the share of a summary that its document's sentences contain.
+"""ROUGE-L recall of lists of words: the share of a summary that sentences of the document contain.
 
 Recall is defined as in the package rouge-score, but words are compared without stemming.
 """
@@ -10,12 +10,12 @@ from ...text.subsequences import Words, lcs_length, lcs_positions
 
 
 def sentence_recall(words: Words, reference: Words) -> float:
-    """ROUGE-L recall of one sentence: the LCS's share of the reference's words; 0 for an empty reference."""
+    """Compute the ROUGE-L recall of one sentence: LCS length / reference length; 0 for an empty reference."""
     return lcs_length(reference, words) / len(reference) if reference else 0.0
 
 
 class SummaryRecall:
-    """Summary-level ROUGE-L recall of any of a document's sentences (Lin 2004, section 3.2).
+    """Summary-level ROUGE-L recall of selected sentences of a document (Lin 2004, section 3.2).
 
     Args:
         document: the document's sentences.
@@ -32,7 +32,7 @@ class SummaryRecall:
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:
-        """Recall of the sentences with the numbers ``chosen``, from 0, in any order; 0 for an empty summary."""
+        """Compute the recall of the sentences numbered ``chosen`` (from 0, in any order); 0 for an empty summary."""
         chosen = list(chosen)
         available: Counter = Counter()
         for number in chosen:
@@ -42,7 +42,7 @@ class SummaryRecall:
             union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
             for position in union:
                 word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # a word counts at most as often as it occurs
+                if available[word] > 0 and wanted[word] > 0:  # a word is counted at most as often as it occurs
                     available[word] -= 1
                     wanted[word] -= 1
                     hits += 1

@@ -1,14 +1,14 @@
-"""Scores of a selector's discrimination, from counts over bins of its logits."""
+"""Scores of how well a selector discriminates, from counts of units per bin of their logits."""
 
 import math
 from typing import Any, List, Tuple
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
-"""Edges of the bins, in logits: from a probability of 0.000006 to 0.999994, in steps of at most 0.0125."""
+"""Edges of the bins in logits. As probabilities, they range from 0.000006 to 0.999994 in steps of at most 0.0125."""
 
 
 def bin_of(probability: float) -> int:
-    """Index of a probability's bin: bin b holds logits above EDGES[b - 1] up to EDGES[b]."""
+    """Return the index of a probability's bin: bin b contains logits above EDGES[b - 1] up to EDGES[b]."""
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
     logit = math.log(probability / (1 - probability))
@@ -16,13 +16,13 @@ def bin_of(probability: float) -> int:
 
 
 def roc_area(counts: Any) -> float:
-    """Area under the ROC curve: the probability that a selected unit has a larger logit than an unselected one.
+    """Compute the area under the ROC curve: the probability that a positive unit's logit exceeds a negative unit's.
 
     Args:
-        counts: (2, bins), numbers of unselected and selected units. A pair in the same bin counts one half.
+        counts: (2, bins), numbers of negative and positive units. A pair of units in the same bin counts one half.
 
     Returns:
-        The area; 0.5 if either kind is missing.
+        The area; 0.5 if either kind of unit is missing.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     below = area = 0.0
@@ -34,15 +34,17 @@ def roc_area(counts: Any) -> float:
 
 
 def f1_at(true: float, chosen: float, positive: float) -> float:
-    """F1 from the numbers of chosen, of correct, and of correctly chosen units."""
+    """Compute F1 from the numbers of correctly chosen (``true``), chosen and positive units."""
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
 def best_f1(counts: Any) -> Tuple[float, float]:
-    """Largest F1 of "selected if its probability is above p" over the bins' edges p, and that p.
+    """Find the threshold p among the edges of the bins with the largest F1; return this F1 and p.
+
+    A unit is selected if its probability is above p.
 
     Args:
-        counts: number of units per score, see :func:`roc_area`.
+        counts: numbers of units per bin; see :func:`roc_area`.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     total, best = sum(positive), (0.0, 0.5)
@@ -57,5 +59,5 @@ def best_f1(counts: Any) -> Tuple[float, float]:
 
 
 def no_counts() -> List[List[float]]:
-    """Counts (2, bins) without units."""
+    """Return counts (2, bins) of 0."""
     return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

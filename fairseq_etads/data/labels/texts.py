@@ -1,7 +1,7 @@
-"""Split a tokenised text into words and sentences, and map their values to its tokens.
+"""Split a tokenised text into words and sentences, and map values of words to tokens.
 
-Labels belong to words; if the data has subwords, each has the value of its word. Sentences are separated by the
-sentence mark, which belongs to none of them.
+Labels belong to words; if the data consists of subwords, each subword has the value of its word. Sentences are
+separated by sentence marks, which belong to no sentence.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -15,7 +15,7 @@ class Text(NamedTuple):
 
     Attributes:
         words: the words, including sentence marks.
-        word_numbers: index of the word that each token belongs to.
+        word_numbers: index of the word to which each token belongs.
     """
 
     words: List[str]
@@ -23,7 +23,7 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
-        """Split the first ``limit`` tokens into words; a word is never cut in two.
+        """Join the first ``limit`` tokens into words; the last word is kept whole.
 
         Args:
             subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
@@ -33,7 +33,7 @@ class Text(NamedTuple):
         return cls(words[: numbers[-1] + 1] if numbers else [], numbers)
 
     def sentences(self) -> List[List[str]]:
-        """The words of each sentence; sentence i has i marks before it, so some may be empty, but not the last one."""
+        """Return the words of each sentence; i marks precede sentence i, so all sentences but the last may be empty."""
         found: List[List[str]] = [[]]
         for word in self.words:
             if word == SENTENCE_MARK:
@@ -45,7 +45,7 @@ class Text(NamedTuple):
         return found
 
     def sentence_numbers(self) -> List[Optional[int]]:
-        """Index of each word's sentence; None for marks."""
+        """Return the index of each word's sentence; None for marks."""
         found: List[Optional[int]] = []
         marks = 0
         for word in self.words:
@@ -54,11 +54,11 @@ class Text(NamedTuple):
         return found
 
     def spread(self, values: Sequence[Any]) -> List[Any]:
-        """Map values of the words to values of the tokens; None for marks."""
+        """Map values of words to values of tokens; None for marks."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 
 
 def summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
-    """Sentences of a summary that have words."""
+    """Return the sentences of a summary that contain words."""
     return [sentence for sentence in Text.of(tokens, subwords).sentences() if sentence]

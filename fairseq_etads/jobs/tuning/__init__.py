@@ -1,4 +1,4 @@
-"""Choose decoding options on a validation set: :func:`.tune.tune`; :class:`.store.TrialStore` stores any trials.
+"""Choose decoding options on a validation set with :func:`.tune.tune`; :class:`.store.TrialStore` stores trials.
 
-This package's ``__init__`` imports nothing, so that ``etads-tune --help`` does not wait for torch.
+The ``__init__`` of this package imports nothing, so that ``etads-tune --help`` does not wait for torch.
 """

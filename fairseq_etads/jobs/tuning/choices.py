@@ -1,4 +1,4 @@
-"""Choices of ``etads-tune`` and their defaults; without torch and fairseq."""
+"""Choices of ``etads-tune`` and their defaults, without torch and fairseq."""
 
 from typing import Sequence
 
@@ -19,7 +19,7 @@ TRIALS_FILE = "trials.jsonl"
 
 
 def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int) -> None:
-    """Raise InputError for a metric that is not in ``metrics`` or a number below 1."""
+    """Raise InputError if the metric is not in ``metrics`` or a number is below 1."""
     if metric not in metrics:
         raise InputError(f"--metric {metric}: choose {', '.join(metrics)}")
     check_positive(**numbers)

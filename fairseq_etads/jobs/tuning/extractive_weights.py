@@ -1,7 +1,7 @@
 """``etads-tune --mert``: choose weights of extractive features on the n-best lists of a model folder.
 
-Each round decodes with the previous round's weights and adds the hypotheses to the n-best lists. Then
-minimum-error-rate training chooses the next weights on these lists.
+Each round decodes with the current weights, and adds the hypotheses to the n-best lists. Minimum-error-rate training
+then chooses the weights of the next round on these lists.
 """
 
 import datetime
@@ -32,7 +32,7 @@ from .store import VERSION, TrialStore
 from .tune import Listener, chosen_pairs, fingerprint_of_model
 
 OPTION = "extractive_weights"
-"""Name of the option that it tunes."""
+"""Name of the tuned option."""
 NBEST = 100
 BYTES = 75
 _RECALL = "-recall75"
@@ -41,12 +41,12 @@ _FIRST = "set of first weights"
 
 
 class Round(NamedTuple):
-    """One decoding with given weights.
+    """A decoding run with given weights.
 
     Attributes:
-        number: number of the round; round 0 has the folder's weights.
+        number: number of the round; round 0 uses the folder's weights.
         weights: weights of all features; the first is 1.
-        lists: hypotheses of each document, best first: text, features (see :func:`features_of`), score by the metric.
+        lists: hypotheses of each document, best first: text, features (see :func:`features_of`) and metric score.
         mean: mean score of the first hypotheses.
         seconds: duration.
     """
@@ -58,7 +58,7 @@ class Round(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Mean score, like :meth:`Trial.score`; all rounds have the same metric."""
+        """Return the mean score, like :meth:`Trial.score`; all rounds use the same metric."""
         return self.mean
 
 
@@ -70,8 +70,8 @@ class WeightTuning:
         rounds: all rounds in order.
         metric: one of :data:`MERT_METRICS`.
         documents: number of decoded documents.
-        nbest: hypotheses per document.
-        signature: the settings of ROUGE as a text.
+        nbest: number of hypotheses per document.
+        signature: settings of ROUGE as text.
     """
 
     rounds: List[Round]
@@ -82,11 +82,11 @@ class WeightTuning:
 
     @property
     def best(self) -> Round:
-        """The round with the highest score, the first of equals."""
+        """The first round with the highest score."""
         return _best_of(self.rounds)
 
     def markdown(self) -> str:
-        """The table for a terminal; the best round's number is bold."""
+        """Format the table for a terminal, with the number of the best round in bold."""
         rows = [
             [f"**{r.number}**" if r is self.best else str(r.number), *(f"{w:g}" for w in r.weights), f"{r.mean:.2f}"]
             for r in self.rounds
@@ -95,7 +95,7 @@ class WeightTuning:
         return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(heads))
 
     def card_note(self, source: str) -> str:
-        """The note on the model card about the best weights; ``source`` names the documents."""
+        """Write the note on the best weights for the model card; ``source`` names the documents."""
         return (
             f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "
             f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
@@ -105,7 +105,7 @@ class WeightTuning:
         )
 
     def write(self, out: Path) -> None:
-        """Write the report, without the n-best lists, to a folder."""
+        """Write the report to a folder, without the n-best lists."""
         report = {
             "metric": self.metric,
             "signature": self.signature,
@@ -124,10 +124,10 @@ def as_option(weights: Sequence[float]) -> str:
 
 
 def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
-    """Return the features of a hypothesis; its score is their sum with the weights 1 and ``weights``.
+    """Return the features of a hypothesis; its score is their weighted sum with the weights 1 and ``weights``.
 
-    The last four are counts of words, bigrams, trigrams and reorderings over the length penalty; the first is the rest
-    of the score.
+    The last four features are the counts of words, bigrams, trigrams and reorderings, divided by the length penalty.
+    The first feature is the remaining score.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
@@ -153,22 +153,23 @@ def tune_weights(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> WeightTuning:
-    """Choose weights, continuing an interrupted earlier call with the same arguments.
+    """Choose weights, or continue an interrupted call with the same arguments.
 
-    Round 0 has the folder's weights or, if it has none, 1 for log p alone. Other decoding options are the folder's.
+    Round 0 uses the weights of the folder or, if there are none, only log p with weight 1. The other decoding options
+    are the defaults of the folder.
 
     Args:
-        documents, references: raw texts; a pair is skipped if either has no words.
-        out: folder for the rounds; made if it is not there.
-        rounds: maximum number of rounds; there are fewer if the weights no longer change.
+        documents, references: raw texts; a pair is skipped if either text contains no words.
+        out: folder for the rounds; created if it does not exist.
+        rounds: maximum number of rounds; tuning ends earlier if the weights no longer change.
         metric: one of :data:`MERT_METRICS`.
-        nbest: hypotheses per document, and the beam size.
-        points: starting points.
-        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        nbest: number of hypotheses per document, and beam size.
+        points: number of starting points.
+        most_documents: maximum number of documents; of more documents, a random selection by ``seed`` is used.
         max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
-        InputError: texts or options are invalid, or the rounds in ``out`` have other settings or are damaged.
+        InputError: texts or options are invalid, or the rounds in ``out`` are damaged or used other settings.
     """
     listener = listener or Listener()
     check_options(
@@ -209,7 +210,7 @@ def _go_on(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Add rounds to the store until it has ``rounds``, or the next weights have been tried; returns all rounds."""
+    """Run up to ``rounds`` rounds in total, but stop when weights would be tried again, and return all rounds."""
     found = [Round(**record) for record in store.trials]
     if found:
         listener.say(f"{store.path}: {len(found)} rounds exist already")
@@ -225,7 +226,7 @@ def _go_on(
 
 
 def _first_weights(present: str, path: Path) -> List[float]:
-    """Weights of round 0: the folder's, or its previous ones if these rounds' results were written to it."""
+    """Return the weights of round 0: the folder's, or its previous weights if --write has replaced them."""
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
     except ValueError as error:
@@ -236,12 +237,12 @@ def _first_weights(present: str, path: Path) -> List[float]:
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
-    """Scale the first weight to 1 and round, so that the printed weights are the ones that were tried."""
+    """Scale the first weight to 1, and round, so that the printed weights are the weights that were tried."""
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
 def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
-    """Find the best weights on the n-best lists of all rounds together."""
+    """Find the best weights on the combined n-best lists of all rounds."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
         united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
@@ -253,7 +254,7 @@ def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float
 
 
 class _Scorer:
-    """Scores texts by a metric of :data:`MERT_METRICS`, each distinct text of a document once."""
+    """Scorer of texts with a metric of :data:`MERT_METRICS`; scores each distinct text of a document once."""
 
     def __init__(self, metric: str):
         name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
@@ -283,7 +284,7 @@ def _decode(
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with these weights and score the hypotheses; returns a record. ``rounds`` is their maximum number."""
+    """Decode with the weights, score the hypotheses, and return a record; ``rounds`` is the maximum number."""
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
     option = as_option(weights)

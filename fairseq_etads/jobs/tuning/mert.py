@@ -1,8 +1,8 @@
 """Minimum-error-rate training (Och 2003): find weights under which the top hypotheses of n-best lists score highest.
 
-The score of a hypothesis is linear in each weight. As a function of one weight, each document thus has an upper
-envelope of lines, and the mean of a metric is a step function. Its best step is found exactly. Without torch and
-fairseq.
+The score of a hypothesis is linear in each weight. As a function of one weight, the scores of a document's hypotheses
+therefore have an upper envelope of lines, and the mean of a metric is a step function. The search finds its best step
+exactly. This module imports neither torch nor fairseq.
 """
 
 import math
@@ -12,8 +12,10 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 _RANGE = 3.0
-"""Starting points are drawn uniformly from minus to plus this; the weight of log p is 1. Searches from far away more
-often end where n-best lists have good hypotheses by chance, but decoding with such weights finds others.
+"""Bound of the starting points, which are drawn uniformly from minus to plus this value. The weight of log p is 1.
+
+Searches from larger values more often end at weights under which the n-best lists contain good hypotheses by chance,
+but decoding with such weights finds other hypotheses.
 """
 _LEAST_GAIN = 1e-9
 
@@ -22,8 +24,8 @@ class NBest(NamedTuple):
     """The hypotheses of a document.
 
     Attributes:
-        features: (n, K); their weighted sum ranks hypotheses.
-        scores: (n,) by the metric; higher is better.
+        features: values (n, K); their weighted sum ranks the hypotheses.
+        scores: metric scores (n,); higher is better.
     """
 
     features: np.ndarray
@@ -31,16 +33,16 @@ class NBest(NamedTuple):
 
 
 def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
-    """Mean metric of each document's top hypothesis under the weights; the first in the list among equals."""
+    """Return the mean metric of the top hypotheses under the weights; of equals, the first in a list counts."""
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
 def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """Find the lines that are the highest somewhere, from left to right.
+    """Find the lines of the upper envelope, from left to right.
 
     Returns:
-        the start of each one's interval, minus infinity for the first; and their indices. Of equal lines, the first one
-        counts.
+        start of each line's interval (minus infinity for the first), and indices of the lines. Of equal lines, the
+        first counts.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -48,7 +50,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last line is the highest nowhere
+            if slopes[line] != slopes[last]:  # otherwise the last line is nowhere the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -61,13 +63,13 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """Find the best value of one weight: the middle of the best step, or the current value if none is better.
+    """Find the best value of one weight: the middle of the best step, or the current value if no step is better.
 
     Args:
         feature: index of the weight.
 
     Returns:
-        the value and its mean score.
+        the best value and its mean score.
     """
     present = float(weights[feature])
     others = np.array(weights, dtype=float)
@@ -95,14 +97,14 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
 
 
 def _middle(left: float, right: float, present: float) -> float:
-    """The middle of a step; 1 from its edge if it has only one."""
+    """Return the middle of a step; if the step has only one edge, the value at a distance of 1 from it."""
     if math.isinf(left):
         return present if math.isinf(right) else right - 1.0
     return left + 1.0 if math.isinf(right) else (left + right) / 2
 
 
 def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
-    """Change one weight at a time, always the one with the largest gain, until none gains; the first weight stays.
+    """Repeatedly change the weight with the largest gain, until there is no gain. The first weight is fixed.
 
     Returns:
         the weights and their mean score.
@@ -119,15 +121,15 @@ def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float]
 def best_weights(
     lists: Sequence[NBest], first: Sequence[float], points: int = 20, seed: int = 1
 ) -> Tuple[List[float], float]:
-    """Run :func:`climb` from several starting points and return the best result.
+    """Run :func:`climb` from several starting points, and return the best result.
 
     Args:
-        first: the first starting point; all share its first weight.
+        first: first starting point; all points share its first weight.
         points: number of starting points.
         seed: seed of the other points, which are random.
 
     Returns:
-        the weights and their mean score; of equals the earlier point's.
+        the weights and their mean score; of equal scores, the result of the earlier point.
     """
     numbers = random.Random(seed)
     starts = [list(first)]

@@ -1,7 +1,7 @@
-"""Propose the next settings by Optuna's sampler, only from the previous trials, the seed and the trial's number.
+"""Propose the next settings with the sampler of Optuna, from the previous trials, the seed and the trial's number.
 
-Optuna keeps no state between proposals: each one builds a study in memory from the trials, and its random numbers
-depend on the trial's number. So an interrupted search continues exactly as an uninterrupted one.
+Optuna keeps no state between proposals: each proposal builds a study in memory from the trials, and its random numbers
+depend on the trial's number. An interrupted search therefore continues exactly like an uninterrupted search.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from ...platform.errors import InputError
 from .space import Parameter, allowed_values, decoding_of
 
 _ATTEMPTS = 10
-"""Maximum number of proposals by the sampler for a trial; after them, a random setting is taken."""
+"""Maximum number of proposals of the sampler for a trial, after which a random setting is used."""
 _RANDOM_ATTEMPTS = 200
 
 Key = Tuple[Tuple[str, Any], ...]
@@ -27,7 +27,7 @@ def check_optuna() -> None:
 
 
 def key_of(decoding: Dict[str, Any]) -> Key:
-    """Make a key that is equal for settings with the same result."""
+    """Return a key that is equal for settings with the same result."""
     return tuple(sorted(decoding.items()))
 
 
@@ -40,13 +40,13 @@ def propose(
     """Propose values of the parameters for the next trial, different from all previous trials.
 
     Args:
-        space: the parameters.
-        defaults: the decoding options that they change.
+        space: parameters of the search.
+        defaults: decoding options that the parameters change.
         tried: values of the parameters and score (higher is better) of each trial so far.
         seed: seed of the search.
 
     Returns:
-        name -> value; None if everything has been tried.
+        name of each parameter -> its value; None if all settings have been tried.
     """
     known = {key_of(decoding_of(chosen, defaults)) for chosen, _ in tried}
     for attempt in range(_ATTEMPTS):
@@ -70,7 +70,7 @@ def _ask(
     seed: int,
     attempt: int,
 ) -> Dict[str, Any]:
-    """Get a proposal of the tree-structured Parzen estimator (Bergstra et al. 2011)."""
+    """Return a proposal of the tree-structured Parzen estimator (Bergstra et al. 2011)."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -97,14 +97,14 @@ def _ask(
 
 
 def _coded(parameter: Parameter, value: Any) -> Any:
-    """Encode a value for Optuna: a number by its index among the values, any other value by itself."""
+    """Encode a value for Optuna: a number as its index among the values, any other value as it is."""
     return parameter.values.index(value) if parameter.is_ordered else value
 
 
 def _distributions(
     optuna: Any, space: Sequence[Parameter], chosen: Dict[str, Any], defaults: Dict[str, Any]
 ) -> Optional[Dict[str, Any]]:
-    """Optuna's distributions of a trial; None if its values (the defaults) are not in the space."""
+    """Return Optuna's distributions for a trial; None if its values (the defaults) are not in the space."""
     found: Dict[str, Any] = {}
     for parameter in space:
         values = allowed_values(parameter, chosen, defaults)
@@ -120,7 +120,7 @@ def _distributions(
 
 
 def _settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """All settings of the space."""
+    """Yield all settings in the space."""
     for values in itertools.product(*(parameter.values for parameter in space)):
         chosen = dict(zip((parameter.name for parameter in space), values))
         if all(chosen[p.name] in allowed_values(p, chosen, defaults) for p in space):

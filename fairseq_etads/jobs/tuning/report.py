@@ -1,4 +1,4 @@
-"""The table of trials, and conclusions from it."""
+"""Report the trials of a tuning as a table with conclusions."""
 
 import csv
 import datetime
@@ -23,7 +23,7 @@ FIGURES = {
     "repeated 3-grams": "rep. 3",
     "copy rate": "copied",
 }
-"""Name of a figure in the table on the terminal -> heading of its column; the files have all figures."""
+"""Name of each figure in the table for a terminal -> heading of its column; the files contain all figures."""
 
 
 def _rouge(trial: Trial) -> Dict[str, float]:
@@ -32,12 +32,12 @@ def _rouge(trial: Trial) -> Dict[str, float]:
 
 
 def rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """One row per trial: its number, its settings, ROUGE F1, and all figures of its summaries."""
+    """Return one row per trial with its number, its settings, ROUGE F1 and all figures of its summaries."""
     return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
 
 
 def markdown(tuning: Tuning) -> str:
-    """The table for a terminal; the best trial's number is bold."""
+    """Format the table for a terminal, with the number of the best trial in bold."""
     best, names = tuning.best.number, [parameter.name for parameter in tuning.space]
     shown: List[List[Any]] = []
     for trial in tuning.trials:
@@ -101,7 +101,7 @@ def conclusion(tuning: Tuning) -> str:
 
 
 def card_note(tuning: Tuning, source: str) -> str:
-    """The note on the model card about the best trial; ``source`` names the documents."""
+    """Write the note on the best trial for the model card; ``source`` names the documents."""
     best, first = tuning.best, tuning.trials[0]
     scores = [trial.score(tuning.metric) for trial in (best, first)]
     return (
@@ -120,7 +120,7 @@ def plain(text: str) -> str:
 
 
 def as_dict(tuning: Tuning) -> Dict[str, Any]:
-    """Everything except the summaries, as JSON types."""
+    """Return everything except the summaries as JSON types."""
     best = tuning.best
     return {
         "metric": tuning.metric,
@@ -144,7 +144,7 @@ def as_dict(tuning: Tuning) -> Dict[str, Any]:
 
 
 def write_tables(tuning: Tuning, out: Path) -> None:
-    """Write trials.csv and tuning.json to a folder."""
+    """Write trials.csv and tuning.json into a folder."""
     table = rows(tuning)
     with writing(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))

@@ -1,4 +1,4 @@
-"""The search space: decoding options to search, with a short, ordered list of values for each."""
+"""Create the search space: the decoding options to search, each with a short, ordered list of values."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -29,24 +29,24 @@ class Parameter(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        """Tell whether values are numbers."""
+        """Whether the values are numbers."""
         return OPTIONS[self.name].kind in (int, float)
 
 
 def make_space(
     names: Sequence[str], ranges: Dict[str, str], decoding: Dict[str, Any], lengths: Sequence[int]
 ) -> List[Parameter]:
-    """The parameters of a search, in the order in which their values are chosen.
+    """Return the parameters of a search, in the order in which their values are chosen.
 
     Args:
-        names: options to search, as on a command line or with underscores; empty: :data:`SEARCHED`.
-        ranges: option -> its values, see :func:`parse_values`; options in here are searched, too.
-        decoding: the defaults.
-        lengths: number of tokens of each reference.
+        names: options to search, with hyphens or underscores; empty: :data:`SEARCHED`.
+        ranges: option -> its values, see :func:`parse_values`; these options are also searched.
+        decoding: default decoding options.
+        lengths: number of tokens in each reference.
 
     Raises:
-        InputError: an option does not exist or cannot be searched, has impossible values, or has no effect with another
-            one; the message names it and the choices.
+        InputError: an option does not exist, cannot be searched, has impossible values, or has no effect with another
+            option. The message names the option and the choices.
     """
     asked = [_known(name, "--search") for name in (names or SEARCHED)]
     given = {_known(name, "--range"): text for name, text in ranges.items()}
@@ -57,7 +57,7 @@ def make_space(
         else:
             space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
     space = _with_possible_lengths(space, decoding)
-    # The values of min_len depend on the others.
+    # The values of min_len depend on the values of the other options.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
@@ -121,7 +121,7 @@ def _number(text: str, kind: type, where: str) -> Any:
 
 
 def _nice_step(width: float, kind: type) -> Any:
-    """Smallest step of 1, 2 or 5 times a power of ten that gives at most 21 values."""
+    """Return the smallest step of 1, 2 or 5 times a power of ten that results in at most 21 values."""
     least = width / _STEPS
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
@@ -129,7 +129,7 @@ def _nice_step(width: float, kind: type) -> Any:
 
 
 def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
-    """Values from ``low`` to ``high``, which is always included, even after a shorter last step."""
+    """Return the values from ``low`` to ``high``, which is always included, even after a shorter last step."""
     count = (high - low) / step + 1e-9
     if count >= _MOST_VALUES:
         raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
@@ -139,7 +139,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 
 def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
-    """Values of an option for which none were given, including the current one."""
+    """Return the values to try for an option without given values, including its current value."""
     option = OPTIONS[name]
     if option.kind is bool:
         return (False, True)
@@ -160,12 +160,12 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
 
 
 def _few(low: int, high: int) -> List[int]:
-    """About ten whole numbers from ``low`` to ``high``."""
+    """Return about ten integers from ``low`` to ``high``."""
     return [*range(low, high, max(1, round((high - low) / 10))), high]
 
 
 def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """The space without lengths that are incompatible with all other values.
+    """Return the space without lengths that are incompatible with all other values.
 
     Raises:
         InputError: no values are left, or lengths have no effect.
@@ -193,11 +193,11 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
 
 
 def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
-    """Values that are compatible with earlier ones: no shortest length is above the longest.
+    """Return the values of a parameter that are compatible with earlier values: min_len is at most max_len.
 
     Args:
-        chosen: values of the parameters that come before this one.
-        decoding: the defaults.
+        chosen: values of the parameters that precede this parameter.
+        decoding: default decoding options.
     """
     together = {**decoding, **chosen}
     if parameter.name != "min_len" or present_value("max_len_a", together):
@@ -206,7 +206,7 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
 
 
 def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
-    """All decoding options for these values of the parameters; options without effect keep their plain default."""
+    """Return all decoding options for the values of the parameters; options without effect keep their plain default."""
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
     if not present_value("coverage_penalty", decoding):

@@ -1,4 +1,4 @@
-"""The store of trials: JSON lines, one per trial, each on disk before the next starts. Without torch and fairseq."""
+"""Store trials as JSON lines, without torch and fairseq. Each trial is on disk before the next trial starts."""
 
 import contextlib
 import json
@@ -11,26 +11,27 @@ from ...platform.processes import lock
 from ...text.resumable import differing, json_line, json_lines
 
 VERSION = "version of fairseq-etads"
-"""Name of the setting that is recorded, but may change."""
+"""Name of the setting that is recorded but may change."""
 FORMAT = "fairseq-etads trials"
 
 
 class TrialStore:
     """Trials of a study, which a later process can continue after an interruption at any moment.
 
-    The first line holds the settings of all trials; each further line is a trial. If a process was killed while it was
-    writing a line, the next process cuts this line off. While the store is open, no other process can open it.
+    The first line of the file contains the settings of all trials, and each further line contains a trial. If a process
+    was killed while it was writing a line, the next process removes this line. While the store is open, no other
+    process can open it.
 
     Args:
         path: path of the file, which is created if it does not exist.
-        settings: everything that determines a trial's figures, under names for messages; JSON values. Trials continue
-            with another :data:`VERSION`, which is only recorded.
+        settings: everything that determines the figures of a trial, under names for messages, as JSON values. A change
+            of :data:`VERSION` is recorded, but trials continue.
 
     Attributes:
         trials: all trials in order.
 
     Raises:
-        InputError: the file has other settings, is damaged, cannot be written, or another process is writing it.
+        InputError: the file contains other settings, is damaged, cannot be written, or another process is writing it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -53,7 +54,7 @@ class TrialStore:
             raise
 
     def _read(self, head: Dict[str, Any]) -> int:
-        """Read the trials; returns the number of bytes of whole lines."""
+        """Read the trials, and return the number of bytes in complete lines."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
@@ -76,7 +77,7 @@ class TrialStore:
 
     @staticmethod
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-        """Read the settings and the trials of a file without opening it for writing; empty if there are none."""
+        """Read the settings and trials of a file without opening it for writing; empty if there are none."""
         records: List[Any] = []
         with contextlib.suppress(OSError):
             records = json_lines(path.read_bytes())
@@ -86,7 +87,7 @@ class TrialStore:
         return settings if isinstance(settings, dict) else {}, records[1:]
 
     def append(self, trial: Dict[str, Any]) -> None:
-        """Add a trial, of JSON values; it is on disk when this returns."""
+        """Add a trial of JSON values, and write it to disk before returning."""
         self._write(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
@@ -107,7 +108,7 @@ class TrialStore:
 
 
 def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
-    """First line of a file, without the version of the project that started it."""
+    """Return the first line of a file without the version of the project that wrote it."""
     settings = head.get("settings")
     if not isinstance(settings, dict):
         return head

@@ -1,4 +1,4 @@
-"""Tune decoding options by trials on documents with references, starting from the folder's defaults."""
+"""Tune decoding options with trials on documents with references, starting from the folder's defaults."""
 
 import hashlib
 import json
@@ -38,12 +38,12 @@ class Trial(NamedTuple):
     """One setting and its results.
 
     Attributes:
-        number: number of the trial; trial 0 has the folder's defaults.
-        settings: the values of the parameters.
+        number: number of the trial; trial 0 uses the folder's defaults.
+        settings: values of the parameters.
         decoding: all decoding options.
-        scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
+        scores: F1 of ROUGE-1, 2 and L for each document (n, 3), from 0 to 100.
         figures: figures of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
-        summaries: n texts.
+        summaries: texts of the n summaries.
         seconds: duration.
     """
 
@@ -57,17 +57,17 @@ class Trial(NamedTuple):
 
     @classmethod
     def of(cls, record: Dict[str, Any]) -> "Trial":
-        """Make the trial of a record of the store."""
+        """Create a trial from a record in the store."""
         return cls(**{**record, "scores": np.array(record["scores"])})
 
     def document_scores(self, metric: str) -> np.ndarray:
-        """Scores (n,) by one of :data:`METRICS`."""
+        """Return the scores (n,) for one of :data:`METRICS`."""
         if metric == "mean":
             return np.asarray(self.scores.mean(axis=1))
         return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
 
     def score(self, metric: str) -> float:
-        """Mean over the documents."""
+        """Return the mean score over the documents."""
         return float(self.document_scores(metric).mean())
 
 
@@ -77,12 +77,12 @@ class Tuning:
 
     Attributes:
         trials: all trials in order.
-        space: the parameters.
+        space: parameters of the search.
         metric: one of :data:`METRICS`.
         seed: seed of the search.
-        documents, given: number of documents summarised in each trial, and of all given ones.
-        signature: the settings of ROUGE as a text.
-        fingerprint: SHA-256 of the documents and references that were used.
+        documents, given: number of documents summarised in each trial, and number of given documents.
+        signature: settings of ROUGE as text.
+        fingerprint: SHA-256 of the documents and references that the trials use.
     """
 
     trials: List[Trial]
@@ -96,39 +96,39 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The trial with the highest score, the first of equals."""
+        """The first trial with the highest score."""
         return best_of(self.trials, self.metric)
 
     def interval(self, trial: Trial) -> Tuple[float, float]:
-        """The 95 % interval of a trial's score."""
+        """Return the 95 % confidence interval of a trial's score."""
         low, high = bootstrap_intervals(trial.document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
         return low, high
 
     def comparison(self) -> Dict[str, Any]:
-        """Result of :func:`compare_pairs` for the best trial and the folder's defaults, if there are further trials."""
+        """Return the result of :func:`compare_pairs` for the best trial and the folder's defaults."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # With this number, the smallest p-value is below a twentieth divided by the number of trials.
+        # Use enough resamples that the smallest p-value is below a twentieth divided by the number of trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
 class Listener:
-    """Receives the progress of a search; this one does nothing."""
+    """Listener to the progress of a search. This base class does nothing."""
 
     def say(self, text: str) -> None:
         """Show a message to the user."""
 
     def begin(self, number: int, trials: int, documents: int) -> None:
-        """Note that a trial starts."""
+        """Handle the start of a trial."""
 
     def advance(self, documents: int) -> None:
-        """Note that ``documents`` more are summarised."""
+        """Handle the summaries of ``documents`` further documents."""
 
     def end(self, trial: Any, best: Any) -> None:
-        """Note that a trial, or a round of tuning weights, is finished; ``best`` is the best so far."""
+        """Handle the end of a trial or of a round of tuning weights; ``best`` is the best so far."""
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial:
-    """The trial with the highest score, the first of equals."""
+    """Return the first trial with the highest score."""
     return max(trials, key=lambda trial: (trial.score(metric), -trial.number))
 
 
@@ -148,22 +148,22 @@ def tune(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> Tuning:
-    """Try decoding options, continuing an interrupted earlier call with the same arguments.
+    """Try decoding options, or continue an interrupted call with the same arguments.
 
-    Trial 0 has the folder's current defaults. Settings with the same result are tried once.
+    Trial 0 uses the folder's current defaults. Settings with the same result are tried only once.
 
     Args:
-        documents, references: raw texts; a pair is skipped if either has no words.
+        documents, references: raw texts; a pair is skipped if either text contains no words.
         out: folder for the trials; created if it does not exist.
-        trials: total number, including earlier calls.
+        trials: total number of trials, including earlier calls.
         metric: one of :data:`METRICS`.
         search, ranges: options to search and their values, see :func:`make_space`.
-        most_documents: maximum number of documents; if there are more, a random selection by ``seed`` is used.
+        most_documents: maximum number of documents; of more documents, a random selection by ``seed`` is used.
         max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
 
     Raises:
-        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` have other settings or are
-            damaged.
+        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` are damaged or used other
+            settings.
     """
     check_optuna()
     listener = listener or Listener()
@@ -197,7 +197,7 @@ def tune(
 def chosen_pairs(
     documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
 ) -> List[Tuple[str, str]]:
-    """Pairs that are used in every trial, in the given order."""
+    """Return the pairs that every trial uses, in the given order."""
     if len(documents) != len(references):
         raise InputError(
             f"{len(documents):,} documents and {len(references):,} references: every document needs one reference"
@@ -219,9 +219,7 @@ def chosen_pairs(
 
 
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the defaults for trial 0: the folder's own, or the earlier ones if a trial of this search has replaced
-    them.
-    """
+    """Return the defaults for trial 0: the folder's, or its previous defaults if --write has replaced them."""
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
@@ -230,7 +228,7 @@ def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
-    """Raise InputError now if the model does not support one of the values in search."""
+    """Raise InputError before the search if the model does not support one of its values."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
@@ -238,14 +236,14 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 
 
 def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
-    """SHA-256 of everything in the folder's description except the decoding defaults."""
+    """Compute the SHA-256 of the folder's description without its decoding defaults."""
     listed = Checksums(folder).listed
     sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 
 class _Study:
-    """The trials of one call of :func:`tune`."""
+    """Trials of a call of :func:`tune`."""
 
     def __init__(
         self,
@@ -262,7 +260,7 @@ class _Study:
         self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
 
     def run(self, trials: int) -> None:
-        """Make trials until the store has enough, or nothing is left to try."""
+        """Run trials until the store contains ``trials`` trials, or all settings have been tried."""
         found = [Trial.of(record) for record in self.store.trials]
         if found:
             self.listener.say(f"{self.store.path}: {len(found)} trials exist already")
@@ -286,7 +284,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with these settings and measure the result; returns a record for the store."""
+        """Decode with the settings, measure the result, and return a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
@@ -318,7 +316,7 @@ class _Study:
 
 
 def _figures(documents: Sequence[str], summaries: Sequence[str]) -> Dict[str, Optional[float]]:
-    """Lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
+    """Measure lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
     words, analyser = WORD_SPLITTERS["words"], Analyser()
     for document, summary in zip(documents, summaries):
         sentences = split_summary(document, SENTENCE_MARK, split_sentences=False)

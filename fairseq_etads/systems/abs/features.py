@@ -1,13 +1,13 @@
-"""Extractive features: make the search prefer words and phrases of the document (Rush et al. 2015, section 5).
+"""Extractive features, which let the search prefer words and phrases of the document (Rush et al. 2015, section 5).
 
-The score of the next word w, after the words a, b and with the document x, is the sum of five features weighted by α:
+The score of the next word w after the words a and b, for the document x, is the sum of five features weighted by α:
 
     log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs in x before some b
 
-Words are compared by search ids, so a word that is only copied counts like any other. An unknown word, the end symbol
-and padding match no word.
+Words are compared by search ids, so words that can only be copied are treated like any other word. The unknown word,
+the end symbol and padding match no word.
 
-The authors' release (NAMAS) computes other features, and its weights are only for these: see :class:`Weights`.
+The authors' release (NAMAS) computes different features, and its weights apply only to them; see :class:`Weights`.
 """
 
 import copy
@@ -28,44 +28,44 @@ NO_WORD = -1
 
 
 RELEASE = "release"
-"""Name of the features in the authors' code, and of its weights."""
+"""Name of the features in the authors' code, and of the weights in this code."""
 RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 
 
 class Weights(tuple):
-    """α and its variant of the features.
+    """The weights α, and the variant of the features to which they apply.
 
     Attributes:
-        of_release: whether to use the release's features. Its tables of the document hold (x_(j-2), x_j) as bigrams and
-            (x_(j-3), x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a copied
-            phrase matches neither. A word is reordered if its first place in the document is before the first place of
-            the last word. The end symbol's log p counts at an exact length, too.
+        of_release: whether to use the release's features. Its tables contain (x_(j-2), x_j) as bigrams of the document
+            and (x_(j-3), x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a
+            copied phrase matches neither. A word is reordered if it first occurs in the document before the first
+            occurrence of the last word. The end symbol's log p is included even if the length is given.
     """
 
     of_release: bool = False
 
     @classmethod
     def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
-        """Combine α with the variant of its features."""
+        """Combine α with a variant of the features."""
         made = cls(weights)
         made.of_release = of_release
         return made
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """Distances from a word of the document back to the first word of its bigram and of its trigram."""
+        """Return the distances from a word of the document back to the first word of its bigram and of its trigram."""
         return (2, 3) if self.of_release else (1, 2)
 
 
 def is_of_release(weights: Sequence[float]) -> bool:
-    """Tell whether α is for the release's features."""
+    """Tell whether α applies to the release's features."""
     return getattr(weights, "of_release", False)
 
 
 def parse_weights(given: Any) -> Tuple[float, ...]:
-    """Parse α from a text such as "1,4.8,1.2,-13.4,-0.5", or from numbers; () for an empty text.
+    """Parse α from a text such as "1,4.8,1.2,-13.4,-0.5" or from numbers; the result is () for an empty text.
 
-    "release" stands for the released weights and features, "release:" before numbers for the released features.
+    "release" selects the released weights and features; "release:" before numbers selects the released features.
 
     Raises:
         ValueError: the text is not five numbers, or the weight of log p is not above 0.
@@ -95,7 +95,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
 
 
 def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
-    """Raise ValueError if documents have their own dictionary, because its ids do not match the summaries' words.
+    """Raise ValueError if documents have their own dictionary, because its ids do not match words of summaries.
 
     Args:
         dictionary: the dictionary of the summaries.
@@ -104,7 +104,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
         if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:
             raise ValueError(
-                "--extractive-weights needs one dictionary for documents and summaries, but DATA has two: make the "
+                "--extractive-weights needs one dictionary for documents and summaries, but DATA has two: create the "
                 "data again with etads-prepare, or fairseq-preprocess --joined-dictionary"
             )
 
@@ -133,10 +133,10 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """Weighted features in one search over B documents. U is the largest number of distinct words in a document.
+    """Weighted features in a search over B documents. U is the largest number of distinct words in a document.
 
     Args:
-        words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` where there is none.
+        words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` for other tokens.
         weights: α.
     """
 
@@ -149,7 +149,7 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # (B, S), index of the word at each place among the document's distinct words; U where there is no word
+        # (B, S), index of the word at each place among the distinct words of the document; U where there is no word
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
         # (B, U), search ids of the distinct words
@@ -172,7 +172,7 @@ class ExtractiveFeatures(ActiveTerm):
 
         Args:
             net_input: the model's input, with "src_tokens" (B, S).
-            vocabulary: the search's vocabulary; None: search ids are the dictionary's.
+            vocabulary: the vocabulary of the search; if None, search ids are ids of the dictionary.
             dictionary: the dictionary of documents and summaries.
 
         Raises:
@@ -186,16 +186,16 @@ class ExtractiveFeatures(ActiveTerm):
         return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Scale the next words' log-probabilities and add the other features, in place.
+        """Scale the log-probabilities of the next words and add the other features, in place.
 
         Args:
-            lprobs: (B, beam, W), by search id.
-            tokens: (B, beam, t), search ids, start symbol included.
+            lprobs: (B, beam, W), log-probabilities by search id.
+            tokens: (B, beam, t), search ids, including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(near).eq(last)  # (B, beam, S), True where the word at a place follows the last one
+        follows = self._shifted(near).eq(last)  # (B, beam, S), True at places of words that follow the last word
         added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
             added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
@@ -205,7 +205,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """Find the last place of words (B, beam, 1) in the documents (for the release, the first); -1 without any."""
+        """Find the last place (the first for the release) of words (B, beam, 1) in the documents, or -1."""
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:
@@ -214,17 +214,17 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
-        """The word ``by`` places before each one, (B, 1, S)."""
+        """Return the word that is ``places`` places before each word, (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _of_words(self, flags: Tensor) -> Tensor:
-        """Turn (B, beam, S) bool over places into (B, beam, U): 1 for words with a True place, 0 for others."""
+        """Convert (B, beam, S) bool over places to (B, beam, U): 1 for words with a True place, 0 for other words."""
         numbers = self.numbers[:, None].expand_as(flags)
         found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
         return found.scatter_reduce(2, numbers, flags.float(), "amax")[:, :, : self.width]
 
     def select(self, documents: Tensor) -> "ExtractiveFeatures":
-        """Select some of the documents (indices, (n,))."""
+        """Return the features of some of the documents (indices, (n,))."""
         chosen = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -233,16 +233,17 @@ class ExtractiveFeatures(ActiveTerm):
 
 
 def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
-    """Mask of tokens (any shape), ids of the dictionary, that are padding, begin or end symbols or the unknown word."""
+    """Return a mask of ids (any shape) that is True at padding, begin and end symbols, and the unknown word."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
 
 def count_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
-    """Sums over a summary's words of all features except log p. :data:`NO_WORD` stands for a token that is not a word.
+    """Compute the sums of all features except log p over the words of a summary.
 
     Args:
-        of_release: whether to count the release's features.
+        document, summary: ids of words; :data:`NO_WORD` for tokens that are not words.
+        of_release: whether to compute the release's features.
     """
     near, far = Weights.of((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
@@ -261,7 +262,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
 
 
 def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Set "features" (5,) of each hypothesis to the sums over its words of log p and the other features.
+    """Set "features" (5,) of each hypothesis to the sums of log p and the other features over its words.
 
     Args:
         src_tokens: documents (B, S), ids of the dictionary.

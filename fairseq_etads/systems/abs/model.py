@@ -4,7 +4,7 @@
     π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
 
 x are the words of the document. x̄_j is the mean of F x over a window around place j, with zeros outside the document.
-y are the last C words, padded with begin symbols on the left. Only these C words are carried from one step to the next.
+y are the last C words, padded with begin symbols on the left. Each step depends only on these C words.
 """
 
 import math
@@ -32,7 +32,7 @@ from .options import PRESETS, check_options, preset_config
 
 
 def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
-    """Create word vectors with a length of about 1; padding has the vector 0."""
+    """Create word vectors with a length of about 1; the vector of padding is 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -61,8 +61,8 @@ class ABSEncoder(FairseqEncoder):
             src_tokens: (B, S), ids of the dictionary, padded on either side.
 
         Returns:
-            For M = S + 2 ``--source-marks`` places, with a row for each document: "keys", F x (B, M, D); "encoder_out",
-            x̄ (B, M, D); "encoder_padding_mask" (B, M) bool, True at padding; and "src_tokens".
+            Tensors with a row for each document and M = S + 2 ``--source-marks`` places: "keys", F x (B, M, D);
+            "encoder_out", x̄ (B, M, D); "encoder_padding_mask" (B, M) bool, True at padding; and "src_tokens" (B, S).
         """
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
@@ -77,9 +77,7 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def with_marks(self, src_tokens: Tensor) -> Tensor:
-        """Documents (B, S) with begin symbols before them and end symbols after them, (B, M); one end symbol is already
-        there.
-        """
+        """Add begin symbols before documents (B, S), and end symbols after their own end symbol: (B, M)."""
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -90,14 +88,14 @@ class ABSEncoder(FairseqEncoder):
         return tokens.masked_fill(begins, self.bos).masked_fill(ends, self.eos)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select the encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
+        """Select the encoder's output for the documents with indices ``new_order`` (N,), repeated or not."""
         return select_documents(encoder_out, new_order)
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     """The language model and its attention. The output layer reads [h; enc], so its weight is [V, W].
 
-    With a pointer, copy attention has the queries [h; enc] and the keys x̄.
+    The copy attention of a pointer uses the queries [h; enc] and the keys x̄.
 
     Args:
         cfg: the model's options.
@@ -130,16 +128,16 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
-                document are adjacent.
+            prev_output_tokens: (N, T), ids of the dictionary, where N is a multiple of the number of documents B and
+                rows of the same document are adjacent.
             encoder_out: output of the encoder.
-            incremental_state: if given, only the last step is computed; nothing is stored in it.
+            incremental_state: if given, only the last step is computed; the state itself is not used.
             features_only: whether to return the output layer's input (N, T, H + D) instead of logits.
             request: the words that a loss needs, instead of logits of all words.
 
         Returns:
-            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
-            rows sum to less than 1, because π also covers marks.
+            Logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
+            rows sum to less than 1, because π also includes marks.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
@@ -150,7 +148,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        # End symbols follow the last word, so they lie in the padding of a shorter document.
+        # End symbols follow the last word, so they are in the padding of shorter documents.
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
         marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
         output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
@@ -161,14 +159,14 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Collect the C words before each of the last ``steps`` words to predict: (N, T) -> (N, steps, C)."""
-        # Padding, also on the left, marks places without a word.
+        # Padding, including padding on the left, is replaced by begin symbols.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
 
     @staticmethod
     def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """Compute π (N, T, M), at least float32, of queries (N, T, D), keys (B, M, D) and a mask of padding (B, M)."""
+        """Compute π (N, T, M), at least float32, from queries (N, T, D), keys (B, M, D) and a padding mask (B, M)."""
         scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
@@ -185,7 +183,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     See :class:`NeuralLanguageModelConfig` for the options.
 
     Args:
-        max_row_norm: largest length of a word vector at the start of an epoch; 0: no limit.
+        max_row_norm: maximum length of word vectors at the start of an epoch; 0 for no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):
@@ -201,18 +199,17 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
         return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights; ValueError if they were trained with other dictionaries."""
+        """Load weights; ValueError if they were trained with different dictionaries."""
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
     def scale_long_rows(self) -> None:
-        """Scale rows of E, F and G that are longer than ``max_row_norm``; the task calls this before each epoch.
+        """Scale down rows of E, F and G that are longer than ``max_row_norm``; called by the task before each epoch.
 
         Raises:
-            ValueError: the weights are in half precision; the optimiser keeps its own copy and would not see the
-                change.
+            ValueError: the weights are in half precision, so that the optimiser's own copy of them would not change.
         """
         if not self.max_row_norm:
             return
@@ -220,7 +217,8 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
             if table.weight.dtype in (torch.float16, torch.bfloat16):
                 raise ValueError(
                     f"--max-row-norm {self.max_row_norm:g} does not work with --fp16 or --bf16, because the optimiser "
-                    "then has its own copy of the weights: leave them out, use --amp, or give --max-row-norm 0"
+                    "then has its own copy of the weights: leave out --fp16 or --bf16, use --amp, or give "
+                    "--max-row-norm 0"
                 )
             length = table.weight.norm(dim=1, keepdim=True)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))

@@ -15,24 +15,24 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors (F)"}
     )
     encoder_window: int = field(
-        default=5, metadata={"help": "number of words around a place of the document to average; odd"}
+        default=5, metadata={"help": "number of words in the window around each place of the document; odd"}
     )
     source_marks: int = field(
         default=3,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of begin symbols before a document and of end symbols after it, which attention can use "
+            "help": "number of begin symbols before and end symbols after a document, which attention can use "
             "(0: only the usual end symbol)",
         },
     )
     context_size: int = field(
-        default=5, metadata={"bounds": SIZE, "help": "number of preceding words that the next one depends on (C)"}
+        default=5, metadata={"bounds": SIZE, "help": "number of preceding words (C) on which the next word depends"}
     )
     decoder_embed_dim: int = field(
         default=200, metadata={"bounds": SIZE, "help": "width of the summaries' word vectors (E)"}
     )
     decoder_context_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the word vectors of the last words in attention (G)"}
+        default=200, metadata={"bounds": SIZE, "help": "width of the last words' word vectors for attention (G)"}
     )
     decoder_hidden_size: int = field(
         default=400, metadata={"bounds": SIZE, "help": "width of the language model's hidden layer (h)"}
@@ -50,7 +50,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
 """Named architectures and their changes to the defaults."""
 
 
-# Rush et al. 2015 and their release use plain gradient descent. The rate is halved after an epoch without a better
+# Rush et al. 2015 and their release use plain gradient descent, and halve the rate after an epoch without a better
 # loss.
 TRAINING: Dict[str, Any] = {
     "task": {"truncate_source": 100, "truncate_target": 50},
@@ -63,14 +63,14 @@ TRAINING: Dict[str, Any] = {
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a dataclass of all options with the preset's defaults."""
+    """Create a dataclass of all options with the preset's defaults."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in declared]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
+    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
     check_values(cfg, NeuralLanguageModelConfig)
     check_needs(cfg, NeuralLanguageModelConfig)
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:

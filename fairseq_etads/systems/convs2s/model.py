@@ -1,7 +1,8 @@
 """The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
 
-Layers, equations and initial weights are fairseq's. Additions: unknown words are hidden from the tables of word
-vectors, a pointer can copy them, and in search the beams share their document's tensors.
+Layers, equations and initial weights are fairseq's. In addition, words outside the vocabulary are replaced by the
+unknown word before their vectors are looked up, a pointer can copy them, and the beams of a document share its tensors
+in search.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from .options import PRESETS, check_options, parse_attention, preset_config
 class ConvolutionalEncoder(FConvEncoder):
     """fairseq's convolutional encoder; see :class:`FConvEncoder`.
 
-    Padding, on either side, changes nothing: it is masked before each convolution, and positions count words.
+    Padding on either side has no effect, because it is masked before each convolution, and positions count words only.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -46,13 +47,14 @@ class ConvolutionalEncoder(FConvEncoder):
             src_tokens: (B, S), ids of the dictionary.
 
         Returns:
-            "encoder_out": z, the last layer's states, and (z + e) √0.5 with e the words' and positions' vectors, both
-            (B, S, E); "encoder_padding_mask": (B, S) bool, True at padding, or None if there is none; "src_tokens".
+            "encoder_out": z, the states of the last layer, and (z + e) √0.5, where e are the vectors of words and
+            positions, both (B, S, E); "encoder_padding_mask": (B, S) bool, True at padding, or None without padding;
+            and "src_tokens".
         """
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Reorder like fairseq's method, but without ``encoder_out`` and with the pointer's inputs."""
+        """Reorder like fairseq's method, without changing ``encoder_out``, and include the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -81,7 +83,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         )
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk(), len(dictionary))
         self.embed_tokens.is_output_layer = cfg.share_input_output_embed
-        # With these values, fairseq's forward pass ends with the output layer's input.
+        # As a result, fairseq's forward pass returns the output layer's input.
         self.output_projection: Any = self.fc3
         self.fc3: Any = nn.Identity()
         for layer in self.attention:
@@ -104,16 +106,15 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
-                document are adjacent. Padding is on the right.
+            prev_output_tokens: (N, T), ids of the dictionary, where N is a multiple of the number of documents B and
+                rows of the same document are adjacent. Padding is on the right.
             encoder_out: output of the encoder.
-            incremental_state: if given, only the last step is computed. The inputs of the layers' convolutions are
-                cached in it.
+            incremental_state: if given, only the last step is computed. It caches the inputs of the convolutions.
             features_only: whether to return the output layer's input (N, T, R) instead of logits.
             request: the words that a loss needs, instead of logits of all words.
 
         Returns:
-            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is the mean over layers.
+            Logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is the mean over layers.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         memory, mask = encoder_out["encoder_out"][1], encoder_out["encoder_padding_mask"]
@@ -137,7 +138,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
     @contextlib.contextmanager
     def _attention_of_layers(self) -> Iterator[List[Tensor]]:
-        """Collect the attention (N, T, S) of each layer of a forward pass in training, where fairseq returns none."""
+        """Collect the attention (N, T, S) of each layer in a forward pass in training, when fairseq returns none."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
         hooks = [layer.register_forward_hook(lambda _, __, output: weights.append(output[1])) for layer in layers]
@@ -148,7 +149,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
                 hook.remove()
 
     def _split_encoder_out(self, encoder_out: Tuple[Tensor, Tensor], incremental_state: Any) -> Tuple[Tensor, Tensor]:
-        """Keys (B, E, S) and values (B, S, E) of all layers' attention; in search they are computed once."""
+        """Return keys (B, E, S) and values (B, S, E) for the attention of all layers, computed only once in search."""
         if not isinstance(incremental_state, BeamState):
             found: Tuple[Tensor, Tensor] = super()._split_encoder_out(encoder_out, incremental_state)
             return found
@@ -158,10 +159,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return memory["keys"], memory["values"]
 
     def make_generation_fast_(self, **_: Any) -> None:
-        """Do nothing: fairseq would drop the attention, which ``--replace-unknown`` and others need."""
+        """Do nothing, because fairseq would drop the attention, which options such as ``--replace-unknown`` need."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade like fairseq's method, for an output layer that fairseq's own ``fconv`` calls fc3."""
+        """Upgrade like fairseq's method, and rename the output layer, which fairseq's own ``fconv`` calls fc3."""
         for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
             state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
@@ -169,28 +170,28 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Number of rows of a table of positions, including the first ones, which stand for no position."""
+    """Return the number of rows of a table of positions, including the first rows, which represent no position."""
     return positions + int(dictionary.pad()) + 1
 
 
 class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     """Convolutional encoder-decoder: fairseq's ``fconv`` with an optional pointer.
 
-    Built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
+    It is built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
     """
 
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by this number; the pointer also counts.
+            # The encoder divides its gradient by this number, which includes the pointer.
             encoder.num_attention_layers += 1
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
-        """Build from the options.
+        """Build the model from its options.
 
         Raises:
-            ValueError: an option conflicts with the others, the dictionaries, or the task's lengths.
+            ValueError: an option conflicts with other options, the dictionaries or the task's lengths.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -199,13 +200,13 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
-        if not task.is_loading:  # the checkpoint contains its word vectors
+        if not task.is_loading:  # a checkpoint contains its own word vectors
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare like fairseq's method, but without products for a fixed beam: documents are not repeated here."""
+        """Prepare like fairseq's method, but without products for a fixed beam, because documents are not repeated."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

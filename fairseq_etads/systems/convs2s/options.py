@@ -11,10 +11,10 @@ from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_valu
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
-    """Options of the convolutional family: fairseq's ``fconv`` with its defaults, and the pointer's."""
+    """Options of the convolutional family: the options of fairseq's ``fconv`` with its defaults, and of the pointer."""
 
     dropout: float = field(
-        default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layers' inputs and the output"}
+        default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layer inputs and the output"}
     )
     encoder_embed_dim: int = field(
         default=512, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
@@ -25,7 +25,7 @@ class ConvolutionalConfig(PointerOptions):
     encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
         default=512,
-        metadata={"bounds": SIZE, "help": "width of the summaries' word vectors, the same as the documents'"},
+        metadata={"bounds": SIZE, "help": "width of the summaries' word vectors, equal to the documents'"},
     )
     decoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
@@ -36,10 +36,10 @@ class ConvolutionalConfig(PointerOptions):
     )
     decoder_attention: str = field(
         default="True",
-        metadata={"help": 'decoder layers that attend to the document: True (all), or a list: "[True, False]"'},
+        metadata={"help": 'decoder layers that attend to the document: True (all), or a list such as "[True, False]"'},
     )
     share_input_output_embed: bool = field(
-        default=False, metadata={"help": "use summaries' word vectors as the output layer's weight, too"}
+        default=False, metadata={"help": "use the summaries' word vectors also as the output layer's weight"}
     )
     max_source_positions: Optional[int] = field(
         default=None,
@@ -74,8 +74,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 """Named architectures and their changes to the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
 
 
-# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss; training ends at
-# 1e-4
+# As in Gehring et al. 2017, section 4.2, the rate is divided by 10 after each epoch without a better loss, and training
+# ends when it reaches 1e-4.
 TRAINING: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.99},
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
@@ -92,17 +92,17 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
     "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
 }
-"""Differences from it by architecture, as in the recipes."""
+"""Differences from this configuration by architecture, as in the recipes."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a dataclass of all options with the preset's defaults."""
+    """Create a dataclass of all options with the preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
-    """Parse ``--decoder-attention``: True, or one bool per decoder layer that says whether it attends to the document.
+    """Parse ``--decoder-attention``: True, or a list that specifies for each decoder layer whether it attends.
 
     Raises:
         ValueError: the text is neither of these, or no layer attends to the document.
@@ -123,18 +123,18 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
+    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
     check_values(cfg, ConvolutionalConfig)
     check_needs(cfg, ConvolutionalConfig)
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
-            f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: attention "
-            "compares vectors of both sides, so the widths must be equal"
+            f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: the widths "
+            "must be equal, because attention compares vectors of both sides"
         )
     if cfg.share_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
-            "--share-input-output-embed needs an output layer as wide as word vectors; --decoder-out-embed-dim is "
-            f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
+            "--share-input-output-embed needs an output layer as wide as word vectors, but --decoder-out-embed-dim is "
+            f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim is {cfg.decoder_embed_dim}"
         )
     check_pointer(cfg, task)
     check_padding(task)

@@ -1,4 +1,4 @@
-"""``--auxiliary-task entailment``: the encoder learns to recognise entailment between updates of summarisation."""
+"""``--auxiliary-task entailment``: train the encoder to recognise entailment between updates of summarisation."""
 
 import logging
 from array import array
@@ -22,14 +22,15 @@ from .model import DigitHidingTokenizer
 
 
 class PairClassifier(nn.Module):
-    """Logits of a pair's classes from the vectors u and v: MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
+    """Classifies pairs of the vectors u and v by MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
 
-    Dropout comes before each of its three layers (Li, Zhu, Zhang and Zong 2018).
+    Dropout is applied before each of the three layers (Li, Zhu, Zhang and Zong 2018).
 
     Args:
         width: width of u and v.
         hidden: width of the hidden layers.
         classes: number of classes.
+        dropout: probability of dropout.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -39,7 +40,7 @@ class PairClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Compute logits (N, C) from u and v of N pairs, each (N, W)."""
+        """Compute logits (N, C) of N pairs from u and v, each (N, W)."""
         x = torch.cat([first, second, (first - second).abs(), first * second], dim=1)  # (N, 4W)
         for layer in self.layers[:-1]:
             x = torch.tanh(layer(self.dropout(x)))
@@ -47,7 +48,7 @@ class PairClassifier(nn.Module):
         return logits
 
 
-# These are the settings of the first of the two stages in scripts/reproduce/entail_gigaword.sh.
+# These are the settings of the first of two stages in scripts/reproduce/entail_gigaword.sh.
 TRAININGS: Dict[str, Dict[str, Any]] = {
     "entail_s2s": {
         "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
@@ -58,23 +59,23 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
     },
 }
-"""Configuration of the core's architecture that the paper trains; see ``etads-models --configs``."""
+"""Training configuration of the core's architecture that this paper uses; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
 
 
 logger = logging.getLogger(__name__)
 
 SAMPLED_TEXTS = 10_000
-"""Number of texts to search for words that end in punctuation."""
+"""Number of texts that are searched for words that end in punctuation."""
 
 
 class PairBatches:
-    """Labelled pairs of texts as ids, in batches that depend only on the seed and the batch's number.
+    """Labelled pairs of texts as ids, in batches that depend only on the seed and the number of the batch.
 
     Args:
-        pairs: premise and hypothesis, each ids (T,), and the label.
-        size: pairs per batch; the last one of an epoch may have fewer.
-        seed: seed of the order, which changes in each epoch.
+        pairs: premise and hypothesis, each as ids (T,), and the label.
+        size: number of pairs per batch; the last batch of an epoch may be smaller.
+        seed: seed of the order, which is different in each epoch.
         pad: id of padding.
     """
 
@@ -84,18 +85,22 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # The ids are in two flat tables, because a tensor per text would take several times the memory.
+        # The ids are stored in two flat tables, because a tensor per text would need several times as much memory.
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad
         self._order: Tuple[int, Any] = (-1, None)
 
     def __len__(self) -> int:
-        """The number of pairs."""
+        """Return the number of pairs."""
         return len(self._labels)
 
     def batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
-        """Batch ``number``, from 0: premises (N, S) and hypotheses (N, S'), padded on the right; labels (N,); int64."""
+        """Return a batch by its number, from 0.
+
+        Returns:
+            Premises (N, S) and hypotheses (N, S'), padded on the right, and labels (N,), all int64.
+        """
         turn, place = divmod(number, -(-len(self) // self._size))
         if self._order[0] != turn:
             with data_utils.numpy_seed(self._seed, turn):
@@ -111,16 +116,16 @@ class PairBatches:
 
 
 def training_files(folder: Path) -> List[Path]:
-    """Files of training pairs in a folder: names with "train" that end in .tsv or .jsonl, compressed or not.
+    """List the files of training pairs in a folder: *train*.tsv and *train*.jsonl, compressed or not.
 
     Raises:
-        InputError: the folder has no such file.
+        InputError: the folder contains no such file.
     """
     found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
     if not found:
         raise InputError(
             f"--auxiliary-data {folder}: no such folder, or no file *train*.tsv or *train*.jsonl in it; give the "
-            "folder of SNLI or MultiNLI, or make one with etads-nli synthesise"
+            "folder of SNLI or MultiNLI, or create one with etads-nli synthesise"
         )
     return found
 
@@ -130,7 +135,7 @@ class EntailmentTask(AuxiliaryTask):
 
     Raises:
         ValueError: an option has an impossible value, or the model has no pair classifier.
-        InputError: there are no pairs, or a file of them is damaged.
+        InputError: there are no pairs, or a file of pairs is damaged.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -140,7 +145,7 @@ class EntailmentTask(AuxiliaryTask):
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """The pair classifier; ValueError for a model that cannot read pairs."""
+        """Create the pair classifier; ValueError for a model that cannot read pairs."""
         if str(cfg.encoder) == "conv" or cfg.source_factors != "none":
             raise ValueError(
                 "--auxiliary-task needs --encoder rnn without --source-factors, because the auxiliary "
@@ -150,7 +155,7 @@ class EntailmentTask(AuxiliaryTask):
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """The classifier's cross-entropy on batch ``number``, the number of pairs, and the number of correct ones."""
+        """Compute the cross-entropy on batch ``number``; also return the number of pairs and of correct predictions."""
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.batch(number))
         logits = at_least_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
@@ -159,14 +164,14 @@ class EntailmentTask(AuxiliaryTask):
 
 
 def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
-    """Compute logits (N, C) of the classes of pairs of texts, ids (N, S) and (N, S'), by a model with a classifier."""
+    """Compute logits (N, C) of pairs of texts, ids (N, S) and (N, S'), with a model that has a pair classifier."""
     vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits
 
 
 def read_batches(folder: Path, task: Any) -> PairBatches:
-    """Read the training pairs of a folder in the form in which the task's model reads documents; raises InputError."""
+    """Read the training pairs in a folder, converted to ids like the task's documents; raises InputError."""
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
@@ -186,7 +191,7 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
                 texts.append([*ids, words.eos()])
             pairs.append((texts[0], texts[1], LABELS.index(pair.label)))
     if not pairs:
-        raise InputError(f"--auxiliary-data {folder}: its files have no pairs")
+        raise InputError(f"--auxiliary-data {folder}: its files contain no pairs")
     warning = punctuation_warning(chain.from_iterable(sample), "--auxiliary-words")
     if warning:
         logger.warning(f"--auxiliary-data {folder}: {warning}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 class DecomposableAttention(nn.Module):
     """Classifies pairs of a premise a and a hypothesis b by their aligned words (Parikh et al. 2016, section 3).
 
-    With F, G and H networks of two layers, each with dropout before it and ReLU after it, and a_i, b_j projected word
+    F, G and H are networks of two layers, each with dropout before and ReLU after it. a_i and b_j are projected word
     vectors:
 
         e_ij = F(a_i) · F(b_j)
@@ -20,9 +20,9 @@ class DecomposableAttention(nn.Module):
 
     Args:
         table: word vectors, with a padding index.
-        width: width of projected vectors and of F, G, H.
+        width: width of projected vectors and of F, G and H.
         classes: number of classes.
-        dropout: probability of dropout before each of their layers.
+        dropout: probability of dropout before each layer of F, G and H.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
@@ -39,7 +39,7 @@ class DecomposableAttention(nn.Module):
         """Compute logits (N, classes) of pairs.
 
         Args:
-            premises, hypotheses: ids (N, P) and (N, Q), padded on either side; each text must have a word.
+            premises, hypotheses: ids (N, P) and (N, Q), padded on either side; each text must contain a word.
         """
         a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
         no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))

@@ -1,6 +1,6 @@
-"""Entailment models: the probability that a premise entails a hypothesis; and their folders, made by etads-nli.
+"""Models of the probability that a premise entails a hypothesis, and the folders in which etads-nli stores them.
 
-A folder holds ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), and no executable
+A folder contains ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), but no executable
 code. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
 """
 
@@ -25,12 +25,12 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Schema number, raised when folders change so that older versions of this package would misread them."""
-ADVICE = "Make it again with etads-nli train, in a new folder"
+"""Schema number, which increases when older versions of this package would misread new folders."""
+ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
-"""Largest width that config.json may specify."""
+"""Maximum width in config.json."""
 AT_ONCE = 256
-"""Number of pairs scored at a time."""
+"""Number of pairs to score at a time."""
 
 
 class DigitHidingTokenizer(TextTokenizer):
@@ -47,7 +47,7 @@ class NliConfig:
     Attributes:
         embed_dim: width of word vectors.
         width: width of the network.
-        words: kind of words of raw text, see ``WORD_KINDS``.
+        words: kind of words in raw text; see ``WORD_KINDS``.
         keep_case: whether to keep upper case.
         hide_digits: whether to replace each digit by ``#``.
     """
@@ -59,36 +59,36 @@ class NliConfig:
     hide_digits: bool = False
 
     def tokenizer(self) -> TextTokenizer:
-        """Tokeniser of raw text, the same as in the model's training."""
+        """Create the tokeniser for raw text that was used in the model's training."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
         return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
 
     def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
-        """Make a model with initial weights."""
+        """Create a model with initial weights."""
         table = nn.Embedding(len(dictionary), self.embed_dim, dictionary.pad())
         return DecomposableAttention(table, self.width, len(LABELS), dropout)
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Ids (T,), int64, of the known words after ``<s>``; words without a counterpart align with ``<s>``."""
+    """Return the ids (T,), int64, of ``<s>`` and the known words; words without a counterpart align with ``<s>``."""
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
 
 def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
-    """Put the ids of several texts, each (T,), into one tensor (N, T), padded on the right."""
+    """Collate the ids of several texts, each (T,), to one tensor (N, T), padded on the right."""
     padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
     return padded
 
 
 class EntailmentScorer:
-    """An entailment model for inference: without dropout and gradients.
+    """An entailment model for inference, without dropout and gradients.
 
-    It is not an ``nn.Module``, so a module that owns one neither trains nor stores its weights.
+    This class is not an ``nn.Module``, so modules with a scorer neither train nor store its weights.
 
     Attributes:
         config: configuration of the model.
-        dictionary: the words that it knows; all others are skipped.
+        dictionary: the known words; all other words are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
@@ -97,10 +97,10 @@ class EntailmentScorer:
 
     @classmethod
     def load(cls, path: Union[str, Path]) -> "EntailmentScorer":
-        """Load the model of a folder that ``etads-nli train`` made, on the CPU, frozen. No code of the folder is run.
+        """Load a frozen model on the CPU from a folder of ``etads-nli train``. No code in the folder is run.
 
         Raises:
-            InputError: the folder has no such model, is damaged or incomplete, or was made by a later version.
+            InputError: the folder contains no such model, is damaged or incomplete, or is from a later version.
         """
         folder = Path(path)
         config, words = _checked_config(folder)
@@ -110,23 +110,23 @@ class EntailmentScorer:
             raise InputError(f"{error}. {ADVICE}") from None
         if fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
-        with torch.device("meta"):  # the meta device needs no memory and no random numbers for the initial weights
+        with torch.device("meta"):  # on the meta device, initial weights need no memory and no random numbers
             model = config.make_model(dictionary)
         weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 
     def to(self, device: torch.device) -> "EntailmentScorer":
-        """Move the model to a device; returns itself."""
+        """Move the model to a device, and return the scorer."""
         self.model.to(device)
         return self
 
     def score(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Probability that each premise entails its hypothesis: (N,), float32, on the CPU.
+        """Compute the probability that each premise entails its hypothesis: (N,), float32, on the CPU.
 
         Args:
-            premises, hypotheses: the words of N texts each, without sentence marks, of the kind ``config.words``;
-                lower-cased here if the model needs that.
+            premises, hypotheses: the words of N texts each, without sentence marks, of the kind ``config.words``. They
+                are lower-cased if the model requires this.
 
         Raises:
             ValueError: the numbers of premises and hypotheses differ.
@@ -135,7 +135,7 @@ class EntailmentScorer:
 
     @torch.no_grad()
     def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Probability of each of ``LABELS``: (N, 3), float32, on the CPU; see :meth:`score`."""
+        """Compute the probability of each of ``LABELS``: (N, 3), float32, on the CPU; see :meth:`score`."""
         if len(premises) != len(hypotheses):
             raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
         device = self.model.classify.weight.device
@@ -155,11 +155,11 @@ class EntailmentScorer:
 
 
 def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:
-    """Write a folder's words and config.json; ``about`` describes the training, for people."""
+    """Write the words and config.json of a folder; ``about`` describes the training for readers."""
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    # Versions without this option can then still read the folder.
+    # If the option is left out, versions without it can still read the folder.
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
@@ -168,29 +168,29 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
 
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
-    """Write weights into a folder atomically: the previous content stays until the end."""
+    """Write weights to a folder atomically, so that previous weights stay until the new ones are complete."""
     with writing_by_name(folder / name) as partial:
         write_weights(partial, weights)
 
 
 def read_config(folder: Path) -> Dict[str, Any]:
-    """Read config.json; "training" and "dictionary" are required.
+    """Read config.json, which must contain "training" and "dictionary".
 
     Raises:
-        InputError: the folder has no entailment model, or its config.json is damaged or of a later version.
+        InputError: the folder contains no entailment model, or its config.json is damaged or from a later version.
     """
     path = folder / CONFIG
     if not path.is_file():
-        raise InputError(f"{folder}: not an entailment model, because it has no {CONFIG}; etads-nli train makes one")
+        raise InputError(f"{folder}: not an entailment model, because it has no {CONFIG}; etads-nli train creates one")
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). {ADVICE}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f'{path}: not from an entailment model (no "format": "{FORMAT}"); etads-nli train makes one')
+        raise InputError(f'{path}: not an entailment model (no "format": "{FORMAT}"); etads-nli train creates one')
     if content.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: has schema {content.get('schema_version')}, but this version of fairseq-etads reads "
+            f"{path}: has schema {content.get('schema_version')}, but this version of fairseq-etads reads schema "
             f"{SCHEMA_VERSION}: update with pip install --upgrade fairseq-etads"
         )
     if not isinstance(content.get("training"), dict) or not isinstance(content.get("dictionary"), str):
@@ -209,5 +209,5 @@ def _checked_config(folder: Path) -> Any:
     right = right and all(type(given[name]) is kind for name, kind in kinds)
     right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
     if not (right and given["words"] in WORD_KINDS):
-        raise InputError(f'{folder / CONFIG} is damaged: "model" is not in the form that etads-nli writes. {ADVICE}')
+        raise InputError(f'{folder / CONFIG} is damaged: "model" differs from the format of etads-nli. {ADVICE}')
     return NliConfig(**given), content.get("dictionary")

@@ -1,4 +1,4 @@
-"""The criterion ``summarization_raml``: reward-augmented maximum likelihood, training on edited references."""
+"""The criterion ``summarization_raml`` (reward-augmented maximum likelihood), which trains on edited references."""
 
 import functools
 import math
@@ -34,14 +34,15 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         metadata={
             "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the document "
             "entails it (Li et al. 2018; see --raml-entailment-model); none: minus the number of edits, so "
-            "that all samples count the same (Norouzi et al. 2016)"
+            "that all samples have the same weight (Norouzi et al. 2016)"
         },
     )
     raml_temperature: float = field(
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau): larger values edit the references more; values near 0 do not edit them",
+            "help": "temperature (tau) of the edits: with larger values, more words are replaced; with values near 0, "
+            "none",
         },
     )
     raml_samples: int = field(
@@ -51,20 +52,20 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=None,
         metadata={
             "needs": ("--raml-reward entail",),
-            "help": "with --raml-reward entail, the model made by etads-nli train",
+            "help": "with --raml-reward entail, the model created by etads-nli train",
         },
     )
 
 
-@functools.cache  # summaries have few different lengths, so most calls are cached
+@functools.cache  # there are few different lengths of summaries, so most results are cached
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
-    """Distribution q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
+    """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of e = 0 … L edits: (L + 1,), float64.
 
     There are C(L, e) (V-1)^e texts at distance e, each with the weight exp(-e (1 + log(V-1)) / τ).
 
     Args:
-        length: L, the words of a reference.
-        words: V, the words that an edit draws from.
+        length: L, the number of words of a reference.
+        words: V, the number of words from which an edit draws.
         temperature: τ.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
@@ -74,12 +75,12 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
 
 
 def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
-    """Weights w = exp(r/τ) / exp(-e/τ) of the samples of each pair (B, K), divided by the pair's sum."""
+    """Compute the weights w = exp(r/τ) / exp(-e/τ) (B, K) of samples, normalised to sum to 1 for each pair."""
     return ((rewards + distances) / temperature).softmax(dim=1)
 
 
 class Edits(NamedTuple):
-    """References with some words replaced: K samples of each of B summaries.
+    """References with some words replaced: K samples for each of B summaries.
 
     Attributes:
         distances: number of replaced words (B, K).
@@ -97,18 +98,19 @@ class SummarizationRAML(SummarizationNLL):
     """Likelihood of references with randomly replaced words, weighted by their rewards.
 
     K references are drawn for each pair: first a number e of edits from q(e) (:func:`edit_distances`), then e
-    positions, then another known word for each position. With r(y) the reward of a sample, y* the reference and P that
-    the document x entails a text::
+    positions, then a different known word for each position. Let r(y) be the reward of a sample, y* the reference, and
+    P(x → y) the probability that the document x entails the text y::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
         w(y) = exp(r/τ) / exp(-e/τ), divided by the pair's sum;   L = -Σ w(y) log p(y | x)
 
     (Li, Zhu, Zhang and Zong 2018; with ``none`` Norouzi et al. 2016.) Sentence marks and the end symbol are neither
-    replaced nor drawn. References that were drawn without an edit are one row of the batch. Random numbers come from
-    torch's generator, which fairseq seeds at every update. Validation computes the references' likelihood.
+    replaced nor drawn. All unedited samples of a reference are combined in one row of the batch. Random numbers are
+    drawn from torch's generator, which fairseq seeds in every update. Validation computes the likelihood of the
+    references.
 
     Raises:
-        ValueError: an option has an impossible value, or there is no entailment model.
+        ValueError: an option has an impossible value, or the entailment model is missing.
         InputError: the entailment model cannot be read.
     """
 
@@ -130,7 +132,7 @@ class SummarizationRAML(SummarizationNLL):
         known = known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}
         self.words = torch.tensor([number for number in range(known) if number not in kept])
-        """V ids that an edit draws from."""
+        """Ids (V,) of the words from which an edit draws."""
         if len(self.words) < 2:
             raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
         self._place = torch.full((known,), -1)
@@ -138,7 +140,7 @@ class SummarizationRAML(SummarizationNLL):
         self._judge: Optional[TokenJudge] = None
         if self.reward == "entail" and not task.is_loading:
             if not raml_entailment_model:
-                raise ValueError("--raml-reward entail needs --raml-entailment-model, made by etads-nli train")
+                raise ValueError("--raml-reward entail needs --raml-entailment-model, a folder from etads-nli train")
             self._judge = TokenJudge(raml_entailment_model, task, "--raml-entailment-model")
 
     @classmethod
@@ -153,11 +155,11 @@ class SummarizationRAML(SummarizationNLL):
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
                 "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "
-                "words: choose one"
+                "words: choose one of them"
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of ``summarization_nll``, in training on edited references."""
+        """Compute the loss of ``summarization_nll``; in training, of edited references."""
         if not model.training:
             return super().forward(model, sample, reduce)
         edits = self.draw(sample["target"].cpu())
@@ -168,7 +170,7 @@ class SummarizationRAML(SummarizationNLL):
         return total, size, logs
 
     def draw(self, target: Tensor) -> Edits:
-        """Draw K edited references for each of the summaries (B, T), ids of the dictionary on the CPU."""
+        """Draw K edited references for each summary; ``target`` (B, T) are ids of the dictionary on the CPU."""
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
@@ -179,16 +181,16 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        # (B, T); -1 if not one of the V words
+        # (B, T), index among the V words, or -1 for other words
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
-        # One of the V words is replaced by any other of them, and an unknown word by any of them.
+        # A word among the V words is replaced by one of the others, and any other word by one of the V words.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
         return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
     def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
-        """Reward r of each sample (B, K), float32."""
+        """Compute the reward r of each sample (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":
             return -distances.float()
@@ -200,13 +202,18 @@ class SummarizationRAML(SummarizationNLL):
         return found
 
     def _reward(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
-        """Reward of edited references, each belonging to one of the batch's ``pairs``: float32 (n,)."""
+        """Compute the rewards (n,), float32, of edited references.
+
+        Args:
+            pairs: index in the batch of the pair to which each reference belongs.
+            edited: words of each reference.
+        """
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
         if self.reward == "rouge2":
             scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
             return torch.tensor(scores)
-        assert self._judge is not None, "a criterion of a trained model cannot train"
+        assert self._judge is not None, "the criterion of a loaded model cannot train"
         documents = dict(zip(rows, self._texts(sample["net_input"]["src_tokens"][rows], self.documents)))
         self._judge.to(sample["target"].device)
         of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
@@ -215,13 +222,13 @@ class SummarizationRAML(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Tensor, dictionary: Any) -> List[List[str]]:
-        """The words of texts (N, T), ids of the dictionary, without padding, end symbols and sentence marks."""
+        """Return the words of texts (N, T), ids of the dictionary, without padding, end symbols and sentence marks."""
         skipped = {dictionary.pad(), dictionary.eos(), dictionary.index(SENTENCE_MARK)} - {dictionary.unk()}
         return [[dictionary[number] for number in row if number not in skipped] for row in rows.tolist()]
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Reduce the metrics of ``summarization_nll``, and the samples' mean reward and number of changed words."""
+        """Reduce the metrics of ``summarization_nll``, and log the samples' mean reward and number of edits."""
         super().reduce_metrics(logging_outputs)
         drawn = sum(output.get("raml_drawn", 0) for output in logging_outputs)
         for name in ("raml_reward", "raml_edits"):
@@ -231,15 +238,14 @@ class SummarizationRAML(SummarizationNLL):
 
 
 def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
-    """Make a batch of edited references: one row for each reference that was drawn unchanged, and one for each edited
-    one.
+    """Create a batch with one row for each edited reference, and one row for each reference that was drawn unchanged.
 
     Args:
         sample: a batch of B pairs.
         weights: weights of the samples (B, K).
 
     Returns:
-        the same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay.
+        The same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay unchanged.
     """
     unchanged = edits.distances == 0
     of_reference = (weights * unchanged).sum(dim=1)  # (B,)

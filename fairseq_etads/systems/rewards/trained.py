@@ -1,6 +1,6 @@
 """The rewards ``rougesal`` and ``entail``, which need training data or trained models (Pasunuru and Bansal 2018).
 
-:mod:`fairseq_etads.evaluation.rewards` has their formulas; this module provides their weights and probabilities.
+:mod:`fairseq_etads.evaluation.rewards` defines their formulas; this module provides their weights and probabilities.
 """
 
 import logging
@@ -22,16 +22,16 @@ from ...vocabulary.kinds import detect_subwords, detect_words
 logger = logging.getLogger(__name__)
 
 IDF = "idf"
-"""Value of ``--rougesal-saliency`` that is not a checkpoint."""
+"""Value of ``--rougesal-saliency`` that is not the path of a checkpoint."""
 
 
 class Frequencies:
-    """Saliency of words by inverse document frequency in training documents, divided by an unseen word's.
+    """Saliency of words by inverse document frequency in training documents, relative to unseen words.
 
-    The documents are read, truncated as for the model, when the first weight is needed.
+    The documents are read when the first weight is needed, and truncated as for the model.
 
     Args:
-        task: the training's task, with its data.
+        task: the task of the training, with the data.
     """
 
     def __init__(self, task: Any):
@@ -53,14 +53,15 @@ class Frequencies:
 
 
 class Tagger:
-    """Saliency of words by a trained tagger: each word's probability in its sentence.
+    """Saliency of words by a trained tagger: the probability of each word in its sentence.
 
     Args:
-        path: a checkpoint of ``--arch word_tagger``.
-        task: the training's task; the tagger must have the same dictionary.
+        path: path of a checkpoint of ``--arch word_tagger``.
+        task: the task of the training; the tagger must have the same dictionary.
 
     Raises:
-        ValueError: the file is not such a checkpoint, or the tagger was trained with another dictionary.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not such a checkpoint, or the tagger was trained with a different dictionary.
     """
 
     def __init__(self, path: str, task: Any):
@@ -92,15 +93,15 @@ class Tagger:
 
 
 class TokenJudge:
-    """An entailment model for texts of the data's tokens, which are first joined to words.
+    """An entailment model for texts that consist of tokens of the data, which are first joined to words.
 
     Args:
-        path: a folder of ``etads-nli train``.
-        task: the training's task.
+        path: a folder created by ``etads-nli train``.
+        task: the task of the training.
         option: the option that named the folder, for messages.
 
     Raises:
-        ValueError: the data has no words that can be judged.
+        ValueError: the data's tokens cannot be joined to words, or the system ``entailment`` is missing.
         InputError: the folder cannot be read.
     """
 
@@ -113,17 +114,17 @@ class TokenJudge:
         dictionary, config = task.target_dictionary, self._scorer.config
         self._subwords = detect_subwords(dictionary)
         if self._subwords == "gpt2":
-            raise ValueError(f"{option} {path}: the data has GPT-2's pieces, but an entailment model judges words")
+            raise ValueError(f"{option} {path}: the data consists of GPT-2's pieces, but entailment models need words")
         kind = detect_words(dictionary, self._subwords)
         self._tokenizer = config.tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
             logger.warning(
-                f"{option} {path}: its text was tokenised with --words {config.words}, but the data seems to be "
-                f"tokenised with --words {kind}; etads-nli train --words {kind} makes a matching model"
+                f"{option} {path}: the model was trained on text with --words {config.words}, but the data seems to be "
+                f"tokenised with --words {kind}; train a matching model with etads-nli train --words {kind}"
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
-        """Probability that each premise entails its hypothesis; texts are lists of tokens without sentence marks."""
+        """Compute the probability that each premise entails its hypothesis, for tokens without sentence marks."""
         words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found
@@ -138,18 +139,18 @@ class TokenJudge:
 
 
 class Rewards:
-    """The rewards of ``--rewards`` in order, and the models that they own.
+    """The rewards of ``--rewards`` in order, and the models that belong to them.
 
     Args:
         names: value of the option: names separated by commas.
         saliency: ``--rougesal-saliency``, "idf" or the checkpoint of a tagger.
-        entail_model: ``--entail-model``, a folder of ``etads-nli train``.
+        entail_model: ``--entail-model``, a folder created by ``etads-nli train``.
         length_cap: ``--entail-length-cap``, a number or "none".
-        task: the training's task.
+        task: the task of the training.
 
     Raises:
-        ValueError: a reward does not exist, an option that it needs is missing or has an impossible value, or an option
-            is given that none of them uses.
+        ValueError: a reward does not exist, an option required by a reward is missing or has an impossible value, or
+            an option is given that no reward uses.
     """
 
     def __init__(self, names: str, saliency: str, entail_model: Optional[str], length_cap: str, task: Any):
@@ -166,7 +167,7 @@ class Rewards:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
         self._rewards: List[Reward] = []
-        if not task.is_loading:  # fairseq-validate uses no rewards, and may not have access to their models
+        if not task.is_loading:  # fairseq-validate needs no rewards, and may not have access to their models
             self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
@@ -175,7 +176,7 @@ class Rewards:
     def __call__(
         self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
     ) -> Sequence[float]:
-        """Compute reward ``number`` of summaries; models that it needs run on ``device``."""
+        """Compute the reward with index ``number`` of summaries, running any models on ``device``."""
         for model in self._models:
             model.to(device)
         return self._rewards[number](summaries, references, documents)
@@ -189,7 +190,7 @@ class Rewards:
 
     def _entail(self) -> Reward:
         if self._entail_model is None:
-            raise ValueError("--rewards entail: --entail-model is missing; etads-nli train makes one")
+            raise ValueError("--rewards entail: --entail-model is missing; etads-nli train creates one")
         judge = TokenJudge(self._entail_model, self._task, "--entail-model")
         self._models.append(judge)
         return Entailment(judge, self._length_cap)

@@ -1,7 +1,7 @@
 """Sentence rewriting: Chen and Bansal 2018, "Fast abstractive summarization with … sentence rewriting".
 
 ``model``, ``pointer_network``  ``--arch pointer_extractor``: selects sentences one by one
-``criterion``, ``returns``      ``--criterion extractor_rl``: trains it by the rewards of its rewritten sentences
+``criterion``, ``returns``      ``--criterion extractor_rl``: trains the extractor with rewards of rewritten sentences
 ``abstractor``                  the summariser that rewrites each sentence
 
 Job: ``jobs/rewrite.py``. Command: ``commands/rewrite.py`` (``etads-rewrite``).

@@ -1,4 +1,4 @@
-"""A trained, frozen summariser of single sentences, which rewrites the sentences that an extractor selects."""
+"""A frozen summariser of single sentences, which rewrites the sentences selected by an extractor."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -15,7 +15,7 @@ from ...text.words import SENTENCE_MARK
 from ...vocabulary.dictionary import known_words
 
 TOKENS = 8000
-"""Maximum number of tokens, with padding, that are rewritten at a time."""
+"""Maximum number of tokens, including padding, that are rewritten at a time."""
 
 
 TRAININGS: Dict[str, Dict[str, Any]] = {
@@ -28,24 +28,24 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"patience": 5},
     },
 }
-"""Configuration of the core's architecture that the paper trains; see ``etads-models --configs``."""
-TRAINING_NEEDS = {"sentence_rewriter": "Its data is pairs of sentences: etads-labels DATA --pairs."}
+"""Training configuration of the core's architecture that this paper uses; see ``etads-models --configs``."""
+TRAINING_NEEDS = {"sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs."}
 
 
 class Abstractor:
-    """Rewrites sentences with a checkpoint's model; its weights get no gradient.
+    """Rewrites sentences with the frozen model of a checkpoint.
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
         data: the folder of binarised data, with the dictionary of the training.
         option: the option that named the checkpoint.
-        device: device for computing.
-        beam: beam size; 1 is greedy.
-        diversity: penalty of a hypothesis's i-th best continuation, times i (from 0).
+        device: the device to run on.
+        beam: beam size; 1 for greedy search.
+        diversity: penalty of continuations: it is multiplied by i for a hypothesis's i-th best continuation (from 0).
         longest: maximum number of tokens of a rewritten sentence.
 
     Raises:
-        InputError: the checkpoint is not of such a model, or it was trained with another dictionary.
+        InputError: the checkpoint contains no such model, or was trained with a different dictionary.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Abstractor:
         )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
-        """Rewrite sentences, given as ids (n,) without the end symbol; returns the hypotheses of each, best first.
+        """Rewrite sentences, given as ids (n,) without the end symbol; return the hypotheses of each, best first.
 
-        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for their contents. Sentences are truncated as
-        in the model's training; equal ones are rewritten once.
+        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for the contents of hypotheses. Sentences are
+        truncated as in the model's training. Equal sentences are rewritten only once.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]
         found: Dict[Tuple[int, ...], List[Dict[str, Tensor]]] = {}

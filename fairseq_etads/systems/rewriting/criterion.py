@@ -1,4 +1,4 @@
-"""The criterion ``extractor_rl``: an extractor learns from the rewards of its rewritten sentences."""
+"""The criterion ``extractor_rl``, which trains an extractor with the rewards of its rewritten sentences."""
 
 import math
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ class ExtractorRLConfig(FairseqDataclass):
 
     abstractor: Optional[str] = field(
         default=None,
-        metadata={"help": "checkpoint of the model that rewrites sentences, such as sentence_rewriter; it is frozen"},
+        metadata={"help": "checkpoint of the frozen model that rewrites sentences, such as sentence_rewriter"},
     )
     rl_discount: float = field(
-        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor of later rewards, per step"}
+        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor of later rewards per step"}
     )
     rl_max_len: int = field(
         default=30,
@@ -43,16 +43,17 @@ class ExtractorRL(FairseqCriterion):
     """Advantage actor-critic for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, section 3.1).
 
     In training, sentences are drawn one by one, without repetition, until the stop. The abstractor rewrites each
-    greedily, and :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the summary.
-    With R_t the discounted returns, of mean 0 and deviation 1 over the batch's N steps, and b_t the critic's estimate::
+    sentence greedily, and :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the
+    summary. Let R_t be the discounted returns, standardised to mean 0 and deviation 1 over the N steps of the batch,
+    and b_t the critic's estimates::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
-    R_t - b_t is a constant in the first term. The critic's error changes the encoder, too, but not the pointer network.
-    In validation, sentences are taken greedily, and the loss is 1 - ROUGE-1 F1 of the whole summary.
+    R_t - b_t is a constant in the first term. The critic's error also trains the encoder, but not the pointer network.
+    In validation, sentences are selected greedily, and the loss is 1 - ROUGE-1 F1 of the whole summary.
 
     Raises:
-        ValueError: an option has an impossible value, or is missing; or see :class:`Abstractor`.
+        ValueError: an option is missing or has an impossible value, or :class:`Abstractor` raises an error.
     """
 
     trains_selectors = True
@@ -66,16 +67,16 @@ class ExtractorRL(FairseqCriterion):
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
-        # The abstractor is in a tuple, so that fairseq does not train or store its weights as part of the criterion.
+        # The tuple hides the abstractor from torch, so that its weights are neither trained nor stored.
         self._abstractor: Tuple[Abstractor, ...] = ()
         self._rewriter(torch.device("cpu"))  # this reports a wrong path before training starts
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop the abstractor from the pickle; it is loaded again on demand."""
+        """Leave out the abstractor, which is loaded again on demand."""
         return {**vars(self), "_abstractor": ()}
 
     def _rewriter(self, device: torch.device) -> Abstractor:
-        """The abstractor on a device, loaded on demand."""
+        """Return the abstractor on a device, loading it on demand."""
         if not self._abstractor or self._abstractor[0].device != device:
             self._abstractor = (Abstractor(option="--abstractor", device=device, **self._load),)
         return self._abstractor[0]
@@ -102,7 +103,7 @@ class ExtractorRL(FairseqCriterion):
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
     def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
-        """Rewards of each document's steps: of its sentences, then of the stop.
+        """Compute the rewards of the steps of each document: of its sentences, then of the stop.
 
         Args:
             tokens: documents (B, S).
@@ -120,7 +121,7 @@ class ExtractorRL(FairseqCriterion):
         return rewards
 
     def _spelled(self, tokens: Any) -> List[str]:
-        """Look up the words of ids, without padding and end symbol."""
+        """Return the words of ids, without special symbols."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
@@ -130,8 +131,8 @@ class ExtractorRL(FairseqCriterion):
         """Compute the two sums of the loss over all steps.
 
         Args:
-            chosen: the selected candidates (B, T), the stop last, -1 after it.
-            rewards: reward of each of these steps.
+            chosen: the selected candidates (B, T), ending with the stop, and -1 after it.
+            rewards: rewards of the steps of each document.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])
@@ -147,7 +148,7 @@ class ExtractorRL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers: losses as means over steps, the others over documents."""
+        """Log means over all batches and workers: of losses over steps, and of other figures over documents."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,7 +1,7 @@
 """An extractor that selects the sentences of a document one by one, in any order (Chen and Bansal 2018).
 
-It is trained by ``--criterion extractor_nll`` on the labels of ``etads-labels --kind match`` and then, with
-``--learn-to-stop``, by ``--criterion extractor_rl``. ``etads-rewrite`` summarises with it.
+The extractor is trained with ``--criterion extractor_nll`` on labels from ``etads-labels --kind match`` and then, with
+``--learn-to-stop``, with ``--criterion extractor_rl``. ``etads-rewrite`` uses the extractor to summarise.
 """
 
 import math
@@ -30,7 +30,7 @@ class PointerExtractorConfig(FairseqDataclass):
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
     sentence_filters: int = field(
         default=100,
-        metadata={"bounds": SIZE, "help": "number of filters of each width (3, 4 and 5 words) that encode a sentence"},
+        metadata={"bounds": SIZE, "help": "number of filters of each width (3, 4 and 5 words) for encoding sentences"},
     )
     encoder_hidden_size: int = field(
         default=256, metadata={"bounds": SIZE, "help": "width of each direction of the sentences' LSTM"}
@@ -38,9 +38,7 @@ class PointerExtractorConfig(FairseqDataclass):
     decoder_hidden_size: int = field(default=256, metadata={"bounds": SIZE, "help": "width of the pointer network"})
     learnt_start: bool = field(
         default=False,
-        metadata={
-            "help": "learn the initial states of the sentences' LSTM, as in Chen and Bansal's code, instead of using 0"
-        },
+        metadata={"help": "learn the initial states of the sentences' LSTM, as in Chen and Bansal's code (default: 0)"},
     )
     max_sentences: int = field(
         default=60, metadata={"bounds": SIZE, "help": "maximum number of sentences read per document"}
@@ -50,16 +48,16 @@ class PointerExtractorConfig(FairseqDataclass):
     )
     learn_to_stop: bool = field(
         default=False,
-        metadata={"help": "add a candidate that ends the summary; for --criterion extractor_rl"},
+        metadata={"help": "add a candidate that ends the summary, for --criterion extractor_rl"},
     )
 
 
 class CandidateScores(NamedTuple):
-    """A pointer extractor's output for the steps of a selection.
+    """Output of a pointer extractor for the steps of a selection.
 
     Attributes:
-        logits: (B, T, C), at least float32, of selecting each candidate; minus infinity where there is none.
-        values: b (B, T), the critic's expected returns; None without --learn-to-stop.
+        logits: logits (B, T, C) of the candidates, at least float32; minus infinity for missing candidates.
+        values: b (B, T), the returns expected by the critic; None without --learn-to-stop.
     """
 
     logits: Tensor
@@ -69,11 +67,12 @@ class CandidateScores(NamedTuple):
 class PointerExtractor(SelectingModel):
     """Filters over the words of each sentence, a bidirectional LSTM over sentences, and a pointer network.
 
-    Candidates are the N sentences of the longest document of a batch, numbered by the documents' sentence marks. With
-    ``--learn-to-stop`` there is another candidate, number N, with a learned vector: selecting it ends the summary.
+    The candidates are N sentences, where N is the number of sentences of the longest document in a batch. They are
+    numbered by sentence marks. With ``--learn-to-stop``, there is another candidate, number N, with a learned vector,
+    which ends the summary when it is selected.
 
     Attributes:
-        stop: the vector of the stop (D,), or None.
+        stop: the vector (D,) of the candidate that ends the summary, or None.
         critic: the critic for training with rewards, or None.
         max_sentences: maximum number of sentences read per document.
     """
@@ -103,7 +102,7 @@ class PointerExtractor(SelectingModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
-        """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
+        """Build the model; ValueError if an option has an impossible value, or documents contain no sentence marks."""
         options = plain_options(cfg)
         check_values(options, PointerExtractorConfig)
         check_marks(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
@@ -111,13 +110,13 @@ class PointerExtractor(SelectingModel):
 
     @property
     def trained_by(self) -> TrainedBy:  # type: ignore[override]
-        """Return the criterion for an extractor that can stop, or that cannot."""
+        """Return the criterion for this extractor, which depends on --learn-to-stop."""
         if self.stop is None:
             return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
         return TrainedBy("extractor_rl", "an extractor with --learn-to-stop")
 
     def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
-        """Initialise the critic as a copy of the pointer network if the checkpoint's extractor had none."""
+        """Initialise the critic as a copy of the pointer network if the checkpoint contains no critic."""
         super().upgrade_state_dict(state_dict)
         own, copied = "pointer_network.", "critic.network."
         if self.critic is not None and not any(name.startswith(copied) for name in state_dict):
@@ -137,7 +136,7 @@ class PointerExtractor(SelectingModel):
         return Candidates(states, missing)
 
     def with_stop(self, sentences: Candidates) -> Candidates:
-        """Append the stop vector, if there is one."""
+        """Append the stop vector to the candidates, if the extractor has one."""
         if self.stop is None:
             return sentences
         states, missing = sentences
@@ -151,7 +150,7 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: documents (B, S), int64.
-            chosen: (B, T), numbers of candidates; negative after the end.
+            chosen: numbers of the selected candidates (B, T); negative after the end.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -162,14 +161,15 @@ class PointerExtractor(SelectingModel):
 
     @torch.no_grad()
     def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:
-        """Select sentences, none twice, until the extractor stops; one that cannot stop selects ``most``.
+        """Select sentences without repetition until the extractor stops.
 
         Args:
             src_tokens: documents (B, S).
-            sample: whether to draw from the probabilities, instead of taking the most probable candidate.
+            most: maximum number of sentences; if it is None, an extractor that cannot stop selects all sentences.
+            sample: whether to draw candidates from their probabilities instead of selecting the most probable one.
 
         Returns:
-            (B, T), numbers of candidates in order of selection, with the stop (N), and -1 after the end.
+            Numbers of the selected candidates (B, T) in order, including the stop (N), and -1 after the end.
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
@@ -180,7 +180,7 @@ class PointerExtractor(SelectingModel):
         steps: List[Tensor] = []
         while not ended.all() and (most is None or len(steps) < most):
             scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
-            # The draws of finished documents are not used.
+            # Candidates drawn for finished documents are not used.
             scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
             taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
             steps.append(taken[:, 0].masked_fill(ended, -1))
@@ -196,8 +196,8 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: documents (B, S).
-            chosen: (B, T), the result of :meth:`extract` for them. With a stop vector the last step of each document is
-                the stop.
+            chosen: (B, T), the result of :meth:`extract` for these documents. If the extractor has a stop vector, the
+                last step of each document is the stop.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):
@@ -207,7 +207,7 @@ class PointerExtractor(SelectingModel):
         return found
 
     def sentences_of(self, document: Tensor) -> List[Tensor]:
-        """Split a document (S,) into the words (ids (n,)) of its sentences, numbered like candidates."""
+        """Split a document (S,) into sentences, each as ids (n,) of words, numbered like candidates."""
         found: List[List[int]] = [[]]
         for token in document.tolist():
             if token == self.mark:
@@ -222,7 +222,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a dataclass of all options with the preset's defaults."""
+    """Create a dataclass of all options with the preset's defaults."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
     ]

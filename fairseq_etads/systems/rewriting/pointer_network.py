@@ -1,4 +1,4 @@
-"""A pointer network that selects sentences one by one, its critic, and sentence vectors from words."""
+"""A pointer network that selects sentences one by one, its critic, and the encoder of sentences."""
 
 from typing import List, NamedTuple, Tuple
 
@@ -14,13 +14,13 @@ WIDTHS = (3, 4, 5)
 
 
 class SentenceConvolution(nn.Module):
-    """Sentence vectors: for each filter, ReLU and the maximum over the sentence (Kim 2014).
+    """Encodes sentences by the maximum of each filter, after ReLU, over the sentence (Kim 2014).
 
-    A sentence shorter than the widest filter is padded with vectors of 0.
+    Sentences shorter than the widest filter are padded with zero vectors.
 
     Args:
         word: width of the word vectors.
-        filters: number of each of :data:`WIDTHS`.
+        filters: number of filters of each of :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -28,9 +28,10 @@ class SentenceConvolution(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(word, filters, width) for width in WIDTHS)
 
     def forward(self, words: Tensor, there: Tensor) -> Tensor:
-        """Encode word vectors (R, W, E), masked by ``there`` (R, W) bool, as (R, 3 * filters).
+        """Encode word vectors (R, W, E) of R sentences as (R, 3 * filters).
 
-        A sentence's words come first. Other places have no effect.
+        Args:
+            there: (R, W) bool, True at words, which must come first. Other places have no effect.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -39,18 +40,18 @@ class SentenceConvolution(nn.Module):
         found = []
         for convolution, width in zip(self.convolutions, WIDTHS):
             windows = convolution(words).relu()  # (R, filters, windows)
-            # Windows beyond the end of the sentence.
+            # The mask is True for windows beyond the end of the sentence.
             behind = torch.arange(windows.shape[2], device=words.device) > lengths - width
             found.append(windows.masked_fill(behind[:, None], 0).amax(dim=2))  # 0 is the minimum of ReLU
         return torch.cat(found, dim=1)
 
 
 class Candidates(NamedTuple):
-    """Candidates of B documents: their sentences and, for a model that has learned to stop, the stop.
+    """Candidates of B documents: their sentences and, for a model that can stop, the stop.
 
     Attributes:
         states: h (B, C, D).
-        missing: (B, C) bool, True where a document has no such sentence.
+        missing: (B, C) bool, True where a document has no such candidate.
     """
 
     states: Tensor
@@ -58,11 +59,11 @@ class Candidates(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Tensors of the candidates that each step of a :class:`PointerNetwork` reads.
+    """Tensors that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
         glimpsed: k = W_1 h, the keys of the glimpse.
-        values: also k, as the values of the glimpse.
+        values: k again, as the values of the glimpse.
         keys: W_3 h, the keys of the choice.
         missing: mask (B, C), bool, True where a document has no such candidate.
     """
@@ -102,7 +103,7 @@ class PointerNetwork(nn.Module):
 
     Args:
         width: D, the width of h.
-        hidden: H, width of the LSTM and the comparisons.
+        hidden: H, the width of the LSTM and the comparisons.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -132,7 +133,7 @@ class PointerNetwork(nn.Module):
             state: state before these steps.
 
         Returns:
-            u (B, T, C), at least float32, for missing candidates, too; the state after the steps.
+            u (B, T, C), at least float32, including missing candidates; and the state after the steps.
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
@@ -142,7 +143,7 @@ class PointerNetwork(nn.Module):
         """Score the candidates at each step of a given selection.
 
         Args:
-            chosen: (B, T), numbers of candidates; negative after the end.
+            chosen: numbers of the selected candidates (B, T); negative after the end.
 
         Returns:
             u (B, T, C), at least float32.
@@ -158,9 +159,9 @@ class PointerNetwork(nn.Module):
 class Critic(nn.Module):
     """Expected returns b_t of a policy that selects sentences (Chen and Bansal 2018, section 3.1).
 
-    It is a pointer network with its own weights. Each step reads the mean of the sentences' states weighted by
-    softmax(u_t), turns it into a number, and passes it to the next step as input. So the critic does not know which
-    sentences were selected.
+    The critic is a pointer network with its own weights. Each step computes the mean of the sentences' states, weighted
+    by softmax(u_t). It estimates the return from this mean, and passes the mean to the next step as input. The critic
+    therefore does not know which sentences were selected.
 
     Args:
         width, hidden: the same as in :class:`PointerNetwork`.
@@ -185,10 +186,11 @@ class Critic(nn.Module):
 
 
 def taken_before(chosen: Tensor, count: int) -> Tensor:
-    """Mask of candidates selected before each step, (B, T, C) bool, of ``count`` candidates.
+    """Compute a mask (B, T, C), bool, that is True for candidates selected before each step.
 
     Args:
-        chosen: (B, T), numbers of candidates; negative after the end, where none counts as selected.
+        chosen: numbers of the selected candidates (B, T); negative after the end, where the mask is False.
+        count: C, the number of candidates.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]
     before = taken.long().cumsum(dim=1) - taken.long()

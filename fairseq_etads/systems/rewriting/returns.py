@@ -1,4 +1,4 @@
-"""Rewards and discounted returns of selecting sentences, and their standardisation. Without torch and fairseq."""
+"""Rewards of selecting sentences, discounted returns, and their standardisation; without torch and fairseq."""
 
 import math
 from typing import List, Sequence
@@ -14,12 +14,12 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
     """Compute the reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
 
     Args:
-        rewritten: the selected sentences, rewritten, in order.
+        rewritten: the selected sentences in order, after rewriting.
         reference: the sentences of the summary.
 
     Returns:
-        for sentence t, ROUGE-L F1 with sentence t of the summary, 0 if the summary has fewer; for the stop, ROUGE-1 F1
-        of all rewritten sentences with the whole summary.
+        For sentence t, the ROUGE-L F1 with sentence t of the summary, or 0 if the summary has fewer sentences. For the
+        stop, the ROUGE-1 F1 of all rewritten sentences with the whole summary.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
     return [*rewards, rouge_n(rewritten, reference, 1)]
@@ -34,9 +34,9 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
 
 
 def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """Standardise the returns of several episodes: over all steps their mean is 0 and their deviation 1.
+    """Standardise the returns of several episodes to mean 0 and standard deviation 1 over all steps.
 
-    This is the sample deviation, with the number of steps less one; a single return becomes 0.
+    The sample standard deviation is used (divided by the number of steps minus 1). A single return becomes 0.
     """
     values = [value for episode in episodes for value in episode]
     mean = sum(values) / max(len(values), 1)

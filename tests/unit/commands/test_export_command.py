@@ -57,7 +57,7 @@ def test_the_title_and_the_type_of_the_weights_are_in_the_folder(run, tmp_path):
 
 def test_an_extractor_without_its_choice_of_sentences_is_refused(run, tmp_path, capsys):
     assert main([str(run), str(tmp_path / "folder"), "--extractor", str(tmp_path)]) == 2
-    assert "picking.json; name a run with which etads-shorten" in capsys.readouterr().err
+    assert "picking.json; name a run that etads-shorten" in capsys.readouterr().err
 
 
 def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, monkeypatch, capsys):
@@ -67,7 +67,7 @@ def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, mo
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main([str(run), "."]) == 2
-    assert "FOLDER .: is the current folder, which cannot be replaced: name another" in capsys.readouterr().err
+    assert "FOLDER .: is the current folder, which cannot be replaced; name another" in capsys.readouterr().err
 
 
 def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):

@@ -180,7 +180,7 @@ def test_files_that_do_not_fit_are_refused(values):
         ({"documents": 2}, rows[:2], "covers 2 documents, but DATA has 3"),
         ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),
         ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
-        ({"documents": 3}, rows[::-1], "line 2: it does not match document"),
+        ({"documents": 3}, rows[::-1], "line 2: does not match document"),
     ):
         write_rows(path, header, given)
         with pytest.raises(InputError, match=message):

@@ -109,14 +109,14 @@ def test_files_refuse_other_text_and_damage(tmp_path):
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
     assert len(file) == 2 and file.row_of(0, ["a", "b"]) == ["1", "0"] and file.row_of(1, []) == []
     assert pickle.loads(pickle.dumps(file)).row_of(1, []) == [], "also when it has been read"
-    with pytest.raises(InputError, match=r"labels\.words.train, line 2: it does not match document 0"):
+    with pytest.raises(InputError, match=r"labels\.words.train, line 2: does not match document 0"):
         file.row_of(0, ["a", "c"])
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole[2:], b"", b"# []\n", b"\xff" + whole):
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"--labels: .*labels\.words.train is damaged"):
             SelectionFile(path, "--labels")
-    with pytest.raises(InputError, match=r"--labels: there is no .*; etads-labels makes it"):
+    with pytest.raises(InputError, match=r"--labels: there is no .*; etads-labels creates it"):
         SelectionFile(tmp_path / "labels.words.valid", "--labels")
 
 

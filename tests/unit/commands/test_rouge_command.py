@@ -167,7 +167,7 @@ def test_a_dash_is_standard_input_which_can_be_read_once(tmp_path, capsys, monke
     for program, arguments in ((main, ["-", "-"]), (compare_main, ["-", reference, "-"])):
         monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
         assert program(arguments) == 2
-        assert "standard input (-) is given twice; it can be read only once" in capsys.readouterr().err
+        assert "standard input (-) is given twice, but can be read only once" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", Input(b"a b\n\xff\n"))
     assert main(["-", reference]) == 2
     assert "standard input, line 2: not UTF-8" in capsys.readouterr().err

@@ -112,4 +112,4 @@ def test_what_does_not_fit_is_refused(made, tmp_path, capsys):
     assert "line 1 of" in error(other, tmp_path / "c", "--run", run)
     assert not (tmp_path / "c" / "train.source").exists()
     (run / "probabilities.sentences.valid").unlink()
-    assert "etads-select makes it" in error(text, tmp_path / "d", "--run", run)
+    assert "etads-select creates it" in error(text, tmp_path / "d", "--run", run)

@@ -196,7 +196,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
     with pytest.raises(EndedError):
         summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out")
     status, _, said = summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out", "--beam", "2")
-    assert status == 2 and "was started with another --beam; give another --output, or delete" in said
+    assert status == 2 and "was started with another --beam; choose another --output, or delete" in said
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
@@ -251,7 +251,7 @@ def test_a_folder_that_is_none_is_refused(summarize, tmp_path):
 def test_a_column_that_is_missing_is_named_with_those_there_are(summarize, tmp_path):
     (tmp_path / "a.csv").write_text("title,body\na,b\n")
     status, _, said = summarize(tmp_path / "a.csv")
-    assert status == 2 and "no field is known to contain documents; give --source-column, one of title, body" in said
+    assert status == 2 and "no field is known to contain documents; choose --source-column from title, body" in said
     status, _, said = summarize(tmp_path / "a.csv", "--source-column", "text")
     assert status == 2 and "--source-column text:" in said and "a.csv has title, body" in said
 

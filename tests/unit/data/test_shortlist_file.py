@@ -174,7 +174,7 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
     for content in (b"", whole[:5], whole[:-1], whole[:20] + b"\xff" * 8 + whole[28:], pickle.dumps({"frequent": 1})):
         path.write_bytes(content)
         assert "damaged" in refusal(path, words)
-    assert "no such file; etads-shortlist makes it" in refusal(tmp_path / "missing.safetensors", words)
+    assert "no such file; etads-shortlist creates it" in refusal(tmp_path / "missing.safetensors", words)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fairseq_etads.data.unknown_words import check_summaries, count_summary_word
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
 KNOWN, GENERATED = 44, 20
-NOTHING_TO_POINT_AT = "so the switch has no word to learn to copy"
+NOTHING_TO_POINT_AT = "so there is no word from which to learn copying"
 
 
 def make_pairs(documents, summaries, truncate_source=9):

@@ -277,7 +277,7 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
     assert "the sheet belongs to another key" in said.out + said.err
     # Sheets that have been given out are not overwritten.
     assert main(["make", *texts, *options]) == 2
-    assert "exists; its sheets may have been given out" in capsys.readouterr().err
+    assert "exists; its sheets may already have been distributed" in capsys.readouterr().err
 
 
 def test_sheets_show_sentences_as_people_read_them(tmp_path, capsys):

@@ -210,7 +210,7 @@ def run(capsys, *words):
 
 def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch):
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
-    assert status == 0 and "recipe small, chosen by 400 pairs" in said
+    assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
     monkeypatch.setattr(recipe_choice, "this_machine", lambda cpu, processes=1: Machine(1))
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
@@ -243,7 +243,7 @@ def test_a_training_that_was_begun_without_a_recipe_goes_on_so(name, folder, cap
     (folder / "run").mkdir()
     (folder / "run" / name).write_text("fairseq-train …")
     status, words, said = run(capsys, "train", "--given")
-    assert (status, words) == (0, []) and "begun without a recipe" in said
+    assert (status, words) == (0, []) and "started without a recipe" in said
     assert run(capsys, "prepare", "--text", "nowhere", "--given")[1] == []
     assert run(capsys, "train", "--recipe", "small", "--given")[1]
 

@@ -24,11 +24,11 @@ def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path, capsys):
     assert main([str(run)]) == 0 and capsys.readouterr().out == f"{shared}\n"
     (shared / "prepare.json").write_text('{"other": 1}')
     with pytest.raises(
-        InputError, match=r"run: it was trained with the data in .*, but there are others now; give --p"
+        InputError, match=r"run: it was trained with the data in .*, but the data there has changed; give --p"
     ):
         prepared_of(run, None)
     (shared / "prepare.json").unlink()
-    with pytest.raises(InputError, match="which is not there any more; give --prepared"):
+    with pytest.raises(InputError, match="which no longer exists; give --prepared"):
         prepared_of(run, None)
 
 

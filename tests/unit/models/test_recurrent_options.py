@@ -94,9 +94,9 @@ def test_word_vectors_are_read(tmp_path, lines):
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("w1 0.5 0.5\n", "line 1 has 2 numbers; 16 expected"),
+        ("w1 0.5 0.5\n", "line 1 has 2 numbers instead of 16"),
         ("1 16\nw1" + " x" * 16 + "\n", "line 2 is not a word and its numbers"),
-        ("w1" + " nan" * 16 + "\n", "line 1 has a number that is not finite"),
+        ("w1" + " nan" * 16 + "\n", "line 1 contains a number that is not finite"),
         ("elsewhere" + " 1" * 16 + "\n", "none of the 44 words"),
         ("", "none of the 44 words"),
     ],

@@ -264,7 +264,7 @@ def parser():
         (["--bem=4"], "unrecognized arguments: --bem=4; did you mean --beam? (see --help)"),
         (["make", "--anotators=4"], "unrecognized arguments: --anotators=4; did you mean --annotators? (see --help)"),
         (["--colour"], "unrecognized arguments: --colour (see --help)"),
-        (["--output", "-x.txt"], "a value that begins with - is written --output=-x.txt (see --help)"),
+        (["--output", "-x.txt"], "write a value that begins with - as --output=-x.txt (see --help)"),
         (["--output", "--beam", "3"], "argument --output: expected one argument (see --help)"),
         (["--beam", "4\x1b[2J"], "invalid int value: '4\\x1b[2J' (see --help)"),
         (

@@ -86,7 +86,7 @@ def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_
     path = tmp_path / "out.txt"
     path.write_text("old")
     first = other(path, "file")
-    said = rf"out.txt: is being written at the moment \(-c, process {first.pid} on .*since 20"
+    said = rf"out.txt: is being written \(-c, process {first.pid} on .*since 20"
     with pytest.raises(InputError, match=said), writing(path):
         pytest.fail("two processes write one file")
     assert path.read_text() == "old"
@@ -107,7 +107,7 @@ def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
         assert names(out) == [".lock", "a"]
     assert names(out) == ["a"]
     first = other(out, "folder")
-    said = f"--out {out}: is being written at the moment .*process {first.pid} "
+    said = f"--out {out}: is being written .*process {first.pid} "
     with pytest.raises(InputError, match=said), locked(out, "--out", folder=True):
         pytest.fail("two processes write one folder")
 

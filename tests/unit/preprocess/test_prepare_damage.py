@@ -49,7 +49,7 @@ def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
     dictionary = out / "bin" / "dict.source.txt"
     dictionary.write_text(dictionary.read_text().replace("the ", "teh "))
-    with pytest.raises(InputError, match=rf"if you have changed it on purpose, delete {out}/bin/SHA256SUMS"):
+    with pytest.raises(InputError, match=rf"if you changed it on purpose, delete {out}/bin/SHA256SUMS"):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
     (out / "bin" / "SHA256SUMS").unlink()
     prepare(text, out, "word", 30, lowercase=True, jobs=1)

@@ -294,7 +294,7 @@ def test_a_log_is_one_process_s_at_a_time(tmp_path):
     result = run(tmp_path, "print('mixed')")
     assert (
         result.returncode == 2
-        and f"is being written at the moment (fairseq_log.py, process {process.pid}" in result.stderr
+        and f"is being written (fairseq_log.py, process {process.pid}" in result.stderr
     )
     process.terminate()
     process.wait()

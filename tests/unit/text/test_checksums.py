@@ -30,7 +30,7 @@ def test_what_is_unchanged_or_not_listed_is_fine(folder, tmp_path_factory):
 def test_a_changed_file_is_named_with_two_ways_out(folder):
     (folder / "sub/b.bin").write_bytes(b"content of sub/b.bim")
     with pytest.raises(
-        InputError, match=r"sub/b\.bin is damaged or was changed.*Make it again; or.*delete .*SHA256SUMS"
+        InputError, match=r"sub/b\.bin is damaged or was changed.*Create it again or.*delete .*SHA256SUMS"
     ):
         Checksums(folder).verify(["sub/b.bin"])
     (folder / NAME).unlink()

@@ -88,7 +88,7 @@ def test_json_lines_have_a_field_and_perhaps_an_id(read, tmp_path):
     assert names == ["x y", "7", "3"] and "every record is a document (3)" in said
     path.write_text('{"body": "B", "more": 1}\n')
     status, _, _, said = read("--input", path)
-    assert status == 2 and "give --source-column, one of body, more" in said
+    assert status == 2 and "choose --source-column from body, more" in said
     assert read("--input", path, "--source-column", "body")[1] == ["B"]
 
 
@@ -127,14 +127,14 @@ def test_a_first_record_without_text_is_one_bad_record(read, tmp_path):
     path.write_text('{"id": 7}\n[]\n{"text": "a", "summary": "b"}\n')
     status, documents, names, said = read("--input", path, "--skip-bad")
     assert (status, documents, names) == (0, ["", "", "a"], ["7", "2", "3"]) and "2 of them are unreadable" in said
-    assert 'line 1: no "text"' in read("--input", path)[3]
+    assert 'line 1: no field "text"' in read("--input", path)[3]
 
 
 @pytest.mark.parametrize(
     "line, reason",
     [
         (b'{"text": 5}', 'line 2: "text" is neither a text nor a list of texts'),
-        (b'{"texts": "a"}', 'line 2: no "text"'),
+        (b'{"texts": "a"}', 'line 2: no field "text"'),
         (b"[1]", "line 2: not a JSON object"),
         (b"{", "line 2: not JSON"),
     ],

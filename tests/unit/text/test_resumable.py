@@ -85,7 +85,7 @@ def test_the_complete_file_of_other_documents_is_not_taken_for_theirs(tmp_path):
     ended_before_the_journal_was_deleted(tmp_path / "out")
     others = [document._replace(text="other") for document in DOCUMENTS]
     output = ResumableLines(tmp_path / "out", SETTINGS)
-    with pytest.raises(InputError, match="has summaries of 7 documents, which have changed"):
+    with pytest.raises(InputError, match="contains summaries of 7 documents, which have changed"):
         output.rest(iter(others))
     output.close()
 
@@ -110,9 +110,9 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
     work(path, stop=5).close()
     with pytest.raises(InputError, match=r"out.partial next to it was started with another --beam and --lenpen; give"):
         ResumableLines(path, {"model": "x", "--lenpen": 1})
-    with pytest.raises(InputError, match="has summaries of 4 documents, but there are only 3 documents now"):
+    with pytest.raises(InputError, match="contains summaries of 4 documents, but there are only 3 documents now"):
         work(path, documents=DOCUMENTS[:3])
-    with pytest.raises(InputError, match="has summaries of 4 documents, which have changed"):
+    with pytest.raises(InputError, match="contains summaries of 4 documents, which have changed"):
         work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
     # Names and texts are kept apart in the checksum.
     moved = [NewDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
@@ -125,7 +125,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
 def test_two_processes_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     first = work(tmp_path / "out", stop=3)
-    with pytest.raises(InputError, match="is being written at the moment"):
+    with pytest.raises(InputError, match="is being written"):
         ResumableLines(tmp_path / "out", SETTINGS)
     first.close()
     work(tmp_path / "out")

@@ -243,11 +243,11 @@ def test_a_checkpoint_remembers_the_bound(data):
         setup(data).load_state_dict(state)
 
 
-def test_dictionaries_that_were_exchanged_are_refused(data):
+def test_dictionaries_that_were_swapped_are_refused(data):
     (data / "dict.source.txt").rename(data / "other")
     (data / "dict.target.txt").rename(data / "dict.source.txt")
     (data / "other").rename(data / "dict.target.txt")
-    with pytest.raises(ValueError, match="were --srcdict and --tgtdict of fairseq-preprocess exchanged"):
+    with pytest.raises(ValueError, match="were --srcdict and --tgtdict of fairseq-preprocess swapped"):
         setup(data)
 
 

@@ -128,7 +128,7 @@ def test_options_of_validation_and_of_decoding_in_training(caplog):
         begin(eval_rouge=True, eval_rouge_args='{"unkpen": 1}')
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     begin(coverage_penalty=1.0, allow_unk=True)
-    assert "--allow-unk, --coverage-penalty 1.0: an option of decoding has no effect" in caplog.records[-1].message
+    assert "--allow-unk, --coverage-penalty 1.0: a decoding option has no effect" in caplog.records[-1].message
     caplog.clear()
     begin(eval_rouge=True, coverage_penalty=1.0, eval_rouge_samples=5)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -10,7 +10,7 @@ NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "
 TEACHES = "--criterion {} does not train the switch of --pointer switch: choose --criterion summarization_nll"
 OTHERS_WORDS = (
     "--criterion {} would require --pointer soft to copy words of other documents: choose --criterion "
-    "summarization_nll, which has --label-smoothing too"
+    "summarization_nll, which also has --label-smoothing"
 )
 LEFT_OUT = (
     "--criterion {} would need words that --large-vocabulary-trick leaves out: choose --criterion summarization_nll"

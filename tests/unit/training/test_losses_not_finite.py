@@ -36,7 +36,7 @@ def test_the_refusal_of_a_loss_names_at_most_twenty_pairs_and_says_what_to_do():
     twenty = ", ".join(str(number) for number in range(100, 120))
     advice = (
         "The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs are reported "
+        "--warmup-updates or a lower --clip-norm; instead of --fp16, try --bf16; if the same pairs are reported "
         "again, look at "
         "their text"
     )

@@ -98,7 +98,9 @@ def test_a_training_without_targets_is_refused_and_a_validation_is_not():
     del sample["sentence_targets"]
     criterion = criterion_of(task, 0.2)
     assert "selection_loss" not in criterion(model.eval(), sample)[2]
-    with pytest.raises(ValueError, match="--selection-loss: the batch has no labels; etads-labels --kind distribution"):
+    with pytest.raises(
+        ValueError, match="--selection-loss: the batch has no labels; run etads-labels --kind distribution"
+    ):
         criterion(model.train(), sample)
     with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
         criterion_of(task, -1)
@@ -129,9 +131,11 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
 
 
 def test_other_labels_are_refused_in_words(tmp_path):
-    with pytest.raises(InputError, match=r"has labels of the kind extract.* etads-labels --kind distribution"):
+    with pytest.raises(InputError, match=r"contains labels of the kind extract.* etads-labels --kind distribution"):
         targets_of(tmp_path, 400, kind="extract")
-    with pytest.raises(InputError, match=r"was made from the first 3 tokens .* make it again with --truncate-source 5"):
+    with pytest.raises(
+        InputError, match=r"was created from the first 3 tokens .* create it again with --truncate-source 5"
+    ):
         targets_of(tmp_path, 5, made=3)
     ROWS[0][0], before = "0:x", ROWS[0][0]
     try:

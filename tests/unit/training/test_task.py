@@ -202,9 +202,9 @@ def test_impossible_lengths_are_refused(option):
 
 
 def test_a_missing_data_directory_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r'"/no/such/place" does not exist; make it with etads-prepare'):
+    with pytest.raises(FileNotFoundError, match=r'"/no/such/place" does not exist; create it with etads-prepare'):
         SummarizationTask.setup_task(SummarizationConfig(data="/no/such/place"))
-    with pytest.raises(FileNotFoundError, match="holds no binarised pair"):
+    with pytest.raises(FileNotFoundError, match="contains no binarised pair"):
         SummarizationTask.setup_task(SummarizationConfig(data=str(tmp_path)))
     with pytest.raises(FileNotFoundError, match=r"has no dictionary dict\.source\.txt"):
         SummarizationTask.setup_task(

@@ -114,19 +114,19 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
 @pytest.mark.parametrize(
     "name, damage, words",
     [
-        ("config.json", None, "has no config.json; etads-nli train makes one"),
+        ("config.json", None, "has no config.json; etads-nli train creates one"),
         ("config.json", lambda text: text[:-9], "config.json is damaged"),
-        ("config.json", lambda text: text.replace("entailment model", "x"), "not from an entailment model"),
+        ("config.json", lambda text: text.replace("entailment model", "x"), "not an entailment model"),
         ("config.json", lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update with pip"),
         (
             "config.json",
             lambda text: text.replace('"width": 6', '"width": "6"'),
-            '"model" is not in the form that etads-nli writes',
+            '"model" differs from the format of etads-nli',
         ),
         (
             "config.json",
             lambda text: text.replace('"width": 6', f'"width": {10**15}'),
-            '"model" is not in the form that etads-nli',
+            '"model" differs from the format of etads-nli',
         ),
         (
             "config.json",

@@ -83,9 +83,7 @@ def test_entailment_is_judged_of_whole_words(nli):
 def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
     caplog.set_level(logging.WARNING)
     Rewards("entail", "idf", nli, "1", make_task())
-    assert (
-        "its text was tokenised with --words ptb, but the data seems to be tokenised with --words moses" in caplog.text
-    )
+    assert "trained on text with --words ptb, but the data seems to be tokenised with --words moses" in caplog.text
 
 
 def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
@@ -117,7 +115,7 @@ def test_validation_needs_no_entailment_model():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"rewards": "entail"}, "--rewards entail: --entail-model is missing; etads-nli train makes one"),
+        ({"rewards": "entail"}, "--rewards entail: --entail-model is missing; etads-nli train creates one"),
         ({"entail_model": "somewhere"}, "--entail-model somewhere has no effect without --rewards entail"),
         ({"entail_length_cap": "none"}, "--entail-length-cap none has no effect without --rewards entail"),
         ({"rewards": "entail", "entail_length_cap": "0"}, "--entail-length-cap 0: choose a number above 0, or none"),
