@@ -17,9 +17,9 @@ from .factors import make_factors
 from .processes import run_apart
 
 LISTED = (".bin", ".idx", ".txt", ".json")
-"""Endings of the files in OUT/bin that its SHA256SUMS lists."""
+"""Suffixes of the files in OUT/bin that are listed in its SHA256SUMS."""
 BESIDE = ("dict.", "factors/")
-"""Prefixes of files that are made next to OUT/bin."""
+"""Prefixes of the files that are written next to OUT/bin."""
 
 
 def _relative_files(out: Path) -> List[Path]:
@@ -37,19 +37,20 @@ def binarise(
     read: Checksums,
     dictionary: Optional[Path] = None,
 ) -> None:
-    """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless they exist.
+    """Write the dictionaries and OUT/bin with fairseq-preprocess and :func:`make_factors`, unless they already exist.
 
-    The dictionary also has unlearned words (or subwords) of documents, so that pointers can copy them.
+    The dictionary also contains words (or subwords) of documents that the model does not learn, so that pointers can
+    copy them.
 
     Args:
-        out: folder that holds tokens/.
-        text: folder with the raw text, and with tags for factors.
+        out: folder that contains tokens/.
+        text: folder with the raw text and the tags for factors.
         like: a folder of prepared data from which dictionaries are taken, or None.
-        read: checksums that watch the files that are read, and list the files that are made next to OUT/bin.
-        dictionary: dictionary of the known words; None: the words of the training text are known.
+        read: checksums that watch the input files and list the files that are written next to OUT/bin.
+        dictionary: dictionary of the known words; None for the words of the training text.
 
     Raises:
-        InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
+        InputError: fairseq-preprocess failed, factors cannot be computed, or a file has changed in the meantime.
     """
     done = out / "bin" / "complete"
     if done.exists():
@@ -76,7 +77,7 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Make the dictionaries and run fairseq-preprocess in a separate process, with its output in a file."""
+    """Write the dictionaries and run fairseq-preprocess; its output is written to a file."""
     multiprocessing.set_start_method("fork", force=True)  # by default, fairseq's workers would use forkserver
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
@@ -96,15 +97,15 @@ def _fairseq_preprocess(
 def _new_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
-    """Write dictionaries of the training text's words, or of ``given``; returns fairseq-preprocess's options."""
+    """Write dictionaries of the training text or of ``given``; return options for fairseq-preprocess."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # Documents keep the tail, because their words can replace an <unk> that the model writes. Summaries have no
-        # tail
+        # The dictionary of documents keeps the tail, because its words can replace an <unk> that the model writes. The
+        # dictionary of summaries has no tail.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -125,7 +126,7 @@ def _new_dictionaries(
 
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Write ``like``'s dictionaries with these documents' new words after the copy tail; returns options."""
+    """Append new words of the documents to the dictionaries of ``like``; return options for fairseq-preprocess."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary
@@ -133,7 +134,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # Dictionaries with the same words keep the same ids.
+    # Dictionaries with the same words must keep the same ids.
     growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):

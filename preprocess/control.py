@@ -1,7 +1,7 @@
-"""Control words before documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
+"""Add control words to documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
-A model is trained with two words before each document: one for the length of its reference, one for its newspaper.
-Before a new document, the same words request a summary of that length and style.
+Each training document starts with two control words: one for the length of its reference and one for its newspaper. The
+same words at the start of a new document request a summary of that length and style.
 """
 
 import argparse
@@ -24,40 +24,41 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of control words. Tokenisers leave these words whole. A number or the origin in SPLIT.source.origin
-follows.
+"""Prefixes of control words, followed by a number or by the origin in SPLIT.source.origin. Tokenisers do not split
+these words.
 """
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
 DESCRIPTION = f"""\
-Put control words before the documents of TEXT, and write OUT, which etads-prepare reads like TEXT (Fan et al. 2017):
+Insert control words before the documents of TEXT (Fan et al. 2017). The output folder OUT has the same format as TEXT:
 
   {LENGTH_WORD}3 {ORIGIN_WORD}cnn the united nations said on monday ...
 
-{LENGTH_WORD}K says how long the reference is: the lengths of the training summaries are cut into bins that hold equally
-many of them, the first for the shortest. {ORIGIN_WORD}NAME (--by-origin) says where the document comes from, by
-TEXT/SPLIT.source.origin, a word for each document, which "etads-corpus cnndm --keep-origin" writes.
+{LENGTH_WORD}K is the bin of the reference's length. The bins contain nearly equal numbers of training summaries; bin 1
+contains the shortest summaries. {ORIGIN_WORD}NAME (with --by-origin) is the origin of the document. It is read from
+TEXT/SPLIT.source.origin, which contains one word per document and is written by "etads-corpus cnndm --keep-origin".
 
   etads-control data/cnndm/text data/controlled/text --by-origin
   etads-prepare data/controlled/text data/controlled/prepared --tokens bpe --size 30000
 
-Where nothing is said, each document gets the words of its own reference. That is right for training and validation
-loss, but no score should be made so: the length of a reference is unknown when a summary is wanted. --length and
---origin put the same words before all documents: try some on the validation set, and take the best for the test set:
+By default, each document receives the control words of its own reference. This is correct for training and for the
+validation loss, but not for scores, because the length of the reference is unknown for a new document. --length and
+--origin insert the same words before all documents. Try several values on the validation set, and use the best ones for
+the test set:
 
   etads-control data/cnndm/text data/valid-5/text --like data/controlled/text --subset valid --length 5 --origin cnn
   etads-prepare data/valid-5/text data/valid-5/prepared --like data/controlled/prepared
 
-In new text the words simply stand before the document. They count as its words: --truncate-source 402 reads 400
-others."""
+In new text, write the control words before the document. They count as words of the document, so --truncate-source 402
+keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
     """Bins of summary lengths, in words.
 
     Attributes:
-        longest: the longest length of each bin, increasing; the last bin also holds all longer summaries.
-        counts: number of training summaries in each.
+        longest: maximum length of each bin, in increasing order; the last bin also contains all longer summaries.
+        counts: number of training summaries in each bin.
     """
 
     longest: List[int]
@@ -65,13 +66,14 @@ class LengthBins(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
-        """Make at most ``wanted`` bins with numbers of summaries that are as equal as possible.
+        """Create at most ``wanted`` bins that contain nearly equal numbers of summaries.
 
-        Summaries of one length share a bin. So each bin ends where the cumulative number of summaries is nearest to the
-        end of an equal bin. If two bins would end with the same length, they become one.
+        Summaries of the same length belong to the same bin. Each bin therefore ends at the length where the cumulative
+        number of summaries is nearest to its value for bins of equal size. Bins that would end at the same length are
+        merged.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # cumulative number of summaries by length
+        ends, total = [], 0  # cumulative number of summaries for each length
         for _, count in counts:
             total += count
             ends.append(total)
@@ -87,11 +89,11 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of a length's bin, from 1."""
+        """Return the number of the bin for a length, counting from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
-        """Describe each bin in a line."""
+        """Yield one line of description for each bin."""
         first = 0
         for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
             most = "more" if number == len(self.longest) else str(longest)
@@ -103,8 +105,8 @@ class Control(NamedTuple):
     """The control words in use.
 
     Attributes:
-        bins: bins of lengths; None: documents get no word for a length.
-        origins: number of training documents by origin; None: documents get no word for an origin.
+        bins: bins of lengths; None: no control words for lengths.
+        origins: number of training documents for each origin; None: no control words for origins.
     """
 
     bins: Optional[LengthBins]
@@ -116,7 +118,7 @@ class Control(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "Control":
-        """Read control.json from a folder that the command has made.
+        """Read control.json from an output folder of this command.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -141,13 +143,13 @@ class Control(NamedTuple):
         )
 
     def words(self, length: int, origin: str) -> List[str]:
-        """Return a document's control words, by its reference's length or a bin number, and by its origin."""
+        """Return the control words for the number of a length bin and an origin."""
         found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
         return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
 def summary_length(line: str) -> int:
-    """Count the words of a summary between spaces, without sentence marks."""
+    """Count the space-separated words of a summary, without sentence marks."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
@@ -156,7 +158,7 @@ def _origins(text: Path, split: str) -> Iterator[str]:
     """Yield the origin of each document of a split.
 
     Raises:
-        InputError: the file is missing, or has a line that is not one name.
+        InputError: the file is missing, or a line is not a single name.
     """
     path = text / f"{split}.source.{ORIGIN}"
     if not path.is_file():
@@ -172,7 +174,7 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
     """Choose control words for the training pairs of ``text``.
 
     Args:
-        bins: number of bins of lengths; 0: no words for lengths.
+        bins: number of length bins; 0: no control words for lengths.
 
     Raises:
         InputError: there are no training pairs, or all summaries have the same length.
@@ -189,10 +191,10 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 
 
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield number, document, summary and origin of each pair of a split; the origin is "" if it is not wanted.
+    """Yield the number, document, summary and origin of each pair of a split; the origin is "" if it is not needed.
 
     Raises:
-        InputError: files are missing, or differ in their numbers of lines.
+        InputError: files are missing, or their numbers of lines differ.
     """
     paths = [text / f"{split}.{side}" for side in SIDES]
     for path in paths:
@@ -213,14 +215,13 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
 
 
 def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
-    """Write a split with control words, and its summaries unchanged; returns the names of the files.
+    """Write a split with control words and unchanged summaries; return the names of the files.
 
     Args:
-        length, origin: length and origin requested for all documents; 0 and "": the length and origin of each
-            reference.
+        length, origin: bin of lengths and origin requested for all documents; 0 and "" for each reference's own.
 
     Raises:
-        InputError: files are missing or do not match, or the documents already have control words.
+        InputError: files are missing or do not match, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
@@ -247,7 +248,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="folder to make, with the same files and control.json")
+    add("out", metavar="OUT", type=Path, help="folder to write, with the same files and control.json")
     add(
         "--length-bins",
         metavar="N",
@@ -259,16 +260,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--like",
         metavar="MADE",
         type=Path,
-        help="take bins and origins from a folder that this command made for training a model",
+        help="use the bins and origins of an earlier output folder, with which a model was trained",
     )
-    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: all splits in TEXT)")
-    add("--length", metavar="K", type=int, help="give all documents the word of the K-th bin, counting from 1")
-    add("--origin", metavar="NAME", help="give all documents the word of this origin")
+    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits to write (default: all splits in TEXT)")
+    add("--length", metavar="K", type=int, help="use the word of the K-th bin for all documents, counting from 1")
+    add("--origin", metavar="NAME", help="use the word of this origin for all documents")
     return parser
 
 
 def _check_fixed(args: argparse.Namespace, control: Control) -> None:
-    """Raise InputError for fixed words that are not control words."""
+    """Raise InputError if --length or --origin has no control word."""
     if args.length is not None:
         if control.bins is None:
             raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
@@ -281,7 +282,7 @@ def _check_fixed(args: argparse.Namespace, control: Control) -> None:
 
 
 def make(args: argparse.Namespace) -> Iterator[str]:
-    """Write OUT; yields lines that say what was written.
+    """Write OUT; yield lines that describe what was written.
 
     Raises:
         InputError: options or files are wrong.

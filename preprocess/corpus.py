@@ -1,7 +1,8 @@
-"""Convert raw corpora to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
+"""Convert raw corpora to parallel text with the command ``etads-corpus KIND ... --out TEXT``.
 
 One process finds the items of a split (files, lines or rows). Any number of processes convert them to lines of text,
-which the first process writes in order. Only a few hundred documents are in memory, for any size of the corpus.
+and the first process writes these lines in order. Only a few hundred documents are in memory at a time, regardless of
+the size of the corpus.
 """
 
 import argparse
@@ -42,26 +43,27 @@ from .processes import ordered_map
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
-Turn a raw corpus into TEXT/{{train,valid,test}}.{{source,target}}: one document or summary per line, {SENTENCE_MARK}
-between sentences, which etads-prepare reads. TEXT/report.json counts what was written, changed, cut and dropped.
+Convert a raw corpus to TEXT/{{train,valid,test}}.{{source,target}}, the input of etads-prepare: one document or
+summary per line, with {SENTENCE_MARK} between sentences. TEXT/report.json contains the numbers of documents that were
+written, changed, cut and dropped.
 
   etads-corpus cnndm --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out data/mine
   etads-corpus table --input all.jsonl --split 90/5/5 --out data/mine
 
-Further references of valid and test are in test.target.1, test.target.2, ...: as many lines, an empty one where a
-document has fewer. A second call does only the splits that are missing."""
+Further references of valid and test are written to test.target.1, test.target.2, and so on. These files have the same
+number of lines; a line is empty if its document has fewer references. A second call writes only missing splits."""
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
-"""Number of dropped documents that report.json names for each split."""
+"""Maximum number of dropped documents that report.json lists by name for each split."""
 
 LISTED_INPUTS = 20
-"""Largest number of input files of a split that report.json lists one by one."""
+"""Maximum number of input files per split that report.json lists individually."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""A process's result for an item: lines, and the item's place if there is something to report. None: the item belongs
-to another split.
+"""Result of converting an item: its lines, and its place if there is something to report; None if the item belongs to
+another split.
 """
 
 _reader: Reader
@@ -73,8 +75,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy gets a separate counter, because the reader's own counter may be in use in this process while items are
-    # found.
+    # The copy needs a separate counter, because this process may be using the reader's own counter while it finds
+    # items.
     _reader.counts = Counter()
 
 
@@ -99,23 +101,23 @@ def _make_lines(items: List[Any]) -> List[Result]:
 
 
 def _lines_of(document: Document) -> Optional[DocumentLines]:
-    """Convert a document to lines; None if it belongs to another split."""
+    """Convert a document to lines, or return None if it belongs to another split."""
     if _reader.shares and _reader.shares.split_of(document) != _split:
         return None
     return make_lines(document, _options)
 
 
 def _counts_for_all() -> bool:
-    """Tell whether this split counts items without a document, which do not belong to any split.
+    """Return whether this split counts the items without a document, which belong to no split.
 
-    Each item is read for every split.
+    Every split reads each item, but only one split counts it.
     """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
 class SideLengths:
-    """Sums over the lines of one side of a split. Words are separated by spaces; sentence marks do not count."""
+    """Sums over the lines of one side of a split. Words are separated by spaces; sentence marks are not counted."""
 
     words: int = 0
     longest: int = 0
@@ -135,12 +137,12 @@ class SideLengths:
 
 
 class SplitWriter:
-    """Writes the files of one split and counts what is written, changed and dropped.
+    """Writer of the files of one split, which counts written, changed and dropped documents.
 
     Args:
-        stack: stack that closes the files, which then appear under their names.
+        stack: stack that closes the files and thereby moves them to their final names.
         train_references: "first" or "all", as in --train-references.
-        beside: names in BESIDE for which SPLIT.source.NAME is also written, as in --keep-NAME.
+        beside: names in BESIDE for which SPLIT.source.NAME is also written, as requested by --keep-NAME.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class SplitWriter:
         self.lengths = {side: SideLengths() for side in SIDES}
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
-        """Write a document, or count it as dropped; ``where`` is its place in the input."""
+        """Write a document or count it as dropped; ``where`` is its place in the input."""
         self.counts.update(made.counts)
         self.warnings.update(made.warnings)
         for name in made.warnings:
@@ -181,9 +183,9 @@ class SplitWriter:
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
-        """Write one line of every file.
+        """Write one line to every file.
 
-        A file of further references begins with empty lines for the preceding documents.
+        A new file of further references starts with empty lines for the preceding documents.
         """
         self.source.write(made.source + "\n")
         for name, file in self.beside.items():
@@ -201,7 +203,7 @@ class SplitWriter:
         self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
-        """The split's part of report.json."""
+        """Return the part of report.json about this split."""
         about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
         about.update({side: lengths.report(self.lines) for side, lengths in self.lengths.items()})
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
@@ -216,10 +218,10 @@ class SplitWriter:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of one split, which appear when all are complete; returns the split's part of report.json.
+    """Write the files of one split and return its part of report.json. Files appear only when all are complete.
 
     Raises:
-        InputError: the input cannot be read, or has no usable document.
+        InputError: the input cannot be read or contains no usable document.
     """
     options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
     shares = reader.shares
@@ -236,14 +238,14 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # All items are read for every split but counted only once.
+        # All items are read for every split, but they are counted only once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             nothing = shares.nothing_left(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
-    # These are further references of an earlier corpus without a report.
+    # These files are further references of an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
@@ -253,7 +255,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 
 
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Name and SHA-256 of each input file, or of a split's files together if there are many; also of each folder."""
+    """Yield the name and SHA-256 of each input file (or of many files of a split together) and of each folder."""
     for split, paths in reader.inputs().items():
         named = [(f"{split} {number}: {path.name}", sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
@@ -266,7 +268,7 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """Checksum of the names and sizes of a folder's files in any order; 300,000 files are too many to read."""
+    """Compute a checksum of the names and sizes of files in any order; 300,000 files are too many to read."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -276,10 +278,11 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete the corpus that --force replaces, including splits, references and tags that the new one may lack.
+    """Delete the corpus that --force replaces, including splits, references and tags that the new corpus may not
+    contain.
 
     Raises:
-        InputError: a file of the old corpus is an input of the new one.
+        InputError: a file of the old corpus is an input of the new corpus.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
@@ -291,15 +294,15 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 
 
 def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
-    """Read the splits' part of an earlier report.json.
+    """Read the part of an earlier report.json about the splits.
 
-    Raises: InputError: the earlier corpus was made from other inputs or with other options than those in ``report``.
+    Raises: InputError: the earlier corpus was made from other inputs or with other options than in ``report``.
     """
     path = out / "report.json"
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # An option that is off counts as equal to an option that an earlier version did not have.
+    # An option that is off equals an option that did not exist in an earlier version.
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -310,10 +313,10 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the splits that are missing or changed, and the report; returns the report.
+    """Write the missing or changed splits and the report, and return the report.
 
     Raises:
-        InputError: the input or an earlier output is wrong, or another process is writing to the same folder.
+        InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
     """
     with locked(args.out, "--out", folder=True):
         return _build(reader, args)
@@ -334,7 +337,7 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
     report.update(notes=reader.notes, splits={})
     report["splits"] = _finished_splits(out, report)
-    (out / NAME).unlink(missing_ok=True)  # the file exists only next to a finished corpus
+    (out / NAME).unlink(missing_ok=True)  # only a finished corpus has this file
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and sha256(out / name) == files[name] for name in files):
@@ -359,21 +362,23 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _given(options: Any) -> Dict[str, Any]:
-    """The options that are set; none if a report is damaged."""
+    """Return the options that are set, or none if the report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # A seed of 0 also counts as given.
+    # A seed of 0 is also a value that was set.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
 def _list_files(out: Path, report: Dict[str, Any]) -> None:
-    """Write TEXT/SHA256SUMS, by which etads-prepare and ``sha256sum -c`` notice damage."""
+    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` detect damage."""
     names = [name for about in report["splits"].values() for name in about["files"]]
     Checksums(out).add("report.json", *names)
 
 
 def _for_report(value: Any) -> Any:
-    """Value of an option for report.json; of a path, only the last part, so that a corpus may move."""
+    """Convert the value of an option for report.json. Paths are reduced to their last part, so that a corpus can be
+    moved.
+    """
     if isinstance(value, list):
         return [_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value

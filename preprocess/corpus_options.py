@@ -1,4 +1,4 @@
-"""Options of etads-corpus that all corpora share, and standard input as one of their files."""
+"""Options of etads-corpus that are common to all corpora, and support for standard input as a file."""
 
 import argparse
 import contextlib
@@ -15,20 +15,20 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Add the options of all corpora; ``defaults`` are a reader's own."""
+    """Add the options that are common to all corpora; ``defaults`` contains the defaults of a reader."""
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
     add(
         "--fallback-encoding",
         metavar="NAME",
         default="",
-        help='how to read lines that are not UTF-8: an encoding such as cp1252, or "replace" for U+FFFD; such lines '
-        "are counted (default: stop and name the line)",
+        help='encoding for lines that are not UTF-8, such as cp1252, or "replace" to insert U+FFFD; the number of such '
+        "lines is reported (default: stop and name the line)",
     )
     add(
         "--skip-bad",
         action="store_true",
-        help="drop and count records that cannot be read or are not UTF-8 instead of stopping",
+        help="drop and count records that cannot be read or are not UTF-8, instead of stopping",
     )
     add("--keep-empty", action="store_true", help="keep empty documents and summaries instead of dropping them")
     split = defaults.get("split", True)
@@ -68,15 +68,16 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         metavar="CHARS",
         type=int,
         default=0,
-        help="with --source-sentences, keep one more sentence if they have fewer characters (NAMAS on DUC: 1 "
-        "sentence, 130)",
+        help="with --source-sentences, keep one more sentence if the kept sentences have fewer characters than CHARS "
+        "(NAMAS on DUC: 1 sentence, 130)",
     )
     add("--source-words", metavar="N", type=int, default=0, help="keep only the first N words of a document")
     add(
         "--train-references",
         choices=("first", "all"),
         default="first",
-        help="training documents with several references: use the first, or one pair for each (default: %(default)s)",
+        help="for training documents with several references: use the first one, or write one pair per reference "
+        "(default: %(default)s)",
     )
     add(
         "--near-duplicates",
@@ -86,9 +87,9 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         const=DEFAULT_SIMILARITY,
         help=f"count, show and list ({LIST}) documents that share at least this much of their runs of {SHINGLE} "
         "words with another document of their split or of an earlier one (without a value: "
-        f"{DEFAULT_SIMILARITY}). Removes nothing; needs datasketch (pip install datasketch)",
+        f"{DEFAULT_SIMILARITY}). Nothing is removed. Requires datasketch (pip install datasketch)",
     )
-    add("--force", action="store_true", help="replace another corpus in TEXT")
+    add("--force", action="store_true", help="replace an existing corpus in TEXT")
     add_jobs(parser)
 
 
@@ -101,7 +102,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
-            # Lines are found before they are decoded, so a line feed must be one byte.
+            # Text is divided into lines before decoding, so a line feed must be one byte.
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
@@ -120,7 +121,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
-    """Replace ``-`` in ``args`` by a file with the content of standard input: readers read files twice.
+    """Replace ``-`` in ``args`` with a file that contains standard input, because readers read files twice.
 
     Raises:
         InputError: ``-`` is given more than once.

@@ -1,15 +1,15 @@
-"""A summarisation corpus from the descriptions of Debian packages: the command ``etads-debian``.
+"""Build a summarisation corpus from the descriptions of Debian packages: the command ``etads-debian``.
 
     etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
 
-The long description of a package is the document, its one-line synopsis the summary. Input is APT's Translation-en
-index (descriptions) and the binary Packages index (names of source packages); without a Packages index, the stem of a
-package's name stands for its source package.
+The long description of a package is the document, and its one-line synopsis is the summary. The inputs are APT's
+Translation-en index (descriptions) and the binary Packages index (names of source packages). Without a Packages index,
+the stem of a package's name is used as the name of its source package.
 
-Output is DIR/{train,valid,test}.{source,target,package}: UTF-8, one document per line, line-aligned; .package has
-``binary<TAB>source`` package names, which lead to authors and licence. DIR/report.json counts what was dropped, and
-why. No text is in two splits. debian_splits.py defines this, and the command checks the finished splits before it
-writes them.
+The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
+The .package files contain ``binary<TAB>source`` package names, with which authors and licences can be found.
+DIR/report.json contains the number of dropped pairs for each reason. No text occurs in two splits, as defined in
+debian_splits.py; the command checks this before it writes the splits.
 """
 
 import argparse
@@ -54,14 +54,15 @@ def sha256(data: bytes) -> str:
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write report.json, SHA256SUMS and the files, under temporary names first, so that none is ever incomplete.
+    """Write report.json, SHA256SUMS and the files, under temporary names first, so that no file is ever incomplete.
 
     Raises:
         InputError: ``out`` cannot be written to.
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # The files that describe the others come first: they tell the next run what an interrupted run has left.
+    # Files that describe the other files are written first, so that the next run knows what an interrupted run has
+    # left.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -73,10 +74,10 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
 
 
 def is_done(out: Path, wanted: Report, force: bool) -> bool:
-    """Tell whether ``out`` holds the corpus of the inputs and options in ``wanted``, with its checksums.
+    """Return whether ``out`` contains the corpus for the inputs and options in ``wanted``, with correct checksums.
 
     Raises:
-        InputError: ``out`` holds another corpus, and ``force`` is false.
+        InputError: ``out`` contains another corpus, and ``force`` is false.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -86,7 +87,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
         if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
-            return existing == OUTPUTS  # if files are missing, a run was interrupted
+            return existing == OUTPUTS  # missing files mean that a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is no report, or another program wrote it
     raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
@@ -108,10 +109,10 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return (Translation-en files, Packages files), as given or found in ``--lists``.
+    """Return the Translation-en files and the Packages files, as given or as found in ``--lists``.
 
     Raises:
-        InputError: a file is missing, or there is no Translation-en.
+        InputError: a file is missing, or there is no Translation-en index.
     """
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
@@ -121,7 +122,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may belong to another release than the given file
+    if options.translation:  # the lists may come from another release than the given file
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
@@ -132,7 +133,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Make a pair from every stanza; the name of an unknown source package is guessed from the package's name."""
+    """Create a pair from every stanza; the name of an unknown source package is derived from the package's name."""
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -142,10 +143,10 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
 
 
 def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
-    """Assign pairs to splits; returns them, their groups, and the number of pairs dropped for each reason.
+    """Assign pairs to splits; return the splits, the groups, and the number of pairs dropped for each reason.
 
     Raises:
-        InputError: a split is empty, or a text is in two of them.
+        InputError: a split is empty, or a text occurs in two splits.
     """
     kept, dropped = select(pairs, options)
     groups = group_pairs(kept)
@@ -160,15 +161,15 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
 
 
 def build(options: argparse.Namespace) -> str:
-    """Build the corpus in ``options.out``; returns what to tell the user.
+    """Build the corpus in ``options.out`` and return a message for the user.
 
     Raises:
-        InputError: an input or an earlier output is wrong, or a split would be empty.
+        InputError: an input or an earlier output is invalid, or a split would be empty.
     """
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    # Checksums are of the decompressed content; folders do not matter.
+    # Checksums are computed from the decompressed content and do not depend on folders.
     report: Report = {
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
@@ -198,7 +199,7 @@ def build(options: argparse.Namespace) -> str:
 
 
 def _changes(described: Sequence[Stanza]) -> Report:
-    """Describe, for report.json, changes to the descriptions, and possible mistakes left in them."""
+    """Describe changes to the descriptions, and possible mistakes that remain in them, for report.json."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
@@ -213,7 +214,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Make the content of each file in OUTPUTS."""
+    """Return the content of each file in OUTPUTS."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -223,7 +224,7 @@ def file_contents(splits: Groups) -> Dict[str, bytes]:
 
 
 def describe(splits: Groups, groups: Groups) -> Report:
-    """Describe splits and groups for report.json: sizes, lengths in words, the largest groups."""
+    """Describe splits and groups for report.json: sizes, lengths in words, and the largest groups."""
     about: Report = {}
     for split, pairs in splits.items():
         about[split] = {"pairs": len(pairs), "source_packages": len({p.source_package for p in pairs})}
@@ -240,10 +241,10 @@ def describe(splits: Groups, groups: Groups) -> Report:
 
 
 def unpack_sample(options: argparse.Namespace) -> str:
-    """Unpack the embedded sample into ``options.out``; returns what to tell the user.
+    """Unpack the embedded sample into ``options.out`` and return a message for the user.
 
     Raises:
-        InputError: the sample is damaged, or ``options.out`` holds another corpus.
+        InputError: the sample is damaged, or ``options.out`` contains another corpus.
     """
     report = json.loads(read_index(SAMPLE / "report.json"))
     if is_done(options.out, report, options.force):
@@ -256,20 +257,20 @@ def unpack_sample(options: argparse.Namespace) -> str:
 
 
 NUMBERS = (
-    ("train_size", 0, "pairs in train, 0 for all that are left"),
-    ("valid_size", 2000, "pairs in valid"),
-    ("test_size", 2000, "pairs in test"),
-    ("seed", 1, "of the hash that assigns groups to splits"),
-    ("max_per_group", 0, "use at most this many pairs of packages that share texts, 0 for all"),
+    ("train_size", 0, "number of pairs in train, 0 for all remaining pairs"),
+    ("valid_size", 2000, "number of pairs in valid"),
+    ("test_size", 2000, "number of pairs in test"),
+    ("seed", 1, "seed of the hash that assigns groups to splits"),
+    ("max_per_group", 0, "maximum number of pairs from a group of packages that share texts, 0 for all"),
     ("min_source_words", 1, "drop shorter descriptions"),
     ("max_source_words", 10000, "drop longer descriptions"),
     ("min_target_words", 1, "drop shorter synopses"),
     ("max_target_words", 10000, "drop longer synopses"),
 )
-"""Name, default and help of the numeric options; report.json records them."""
+"""Name, default and help of the numeric options, which report.json records."""
 
 LISTS = Path("/var/lib/apt/lists")
-"""Folder of the indexes that APT has fetched."""
+"""Folder of the indexes that APT has downloaded."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
@@ -282,10 +283,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
-    add("--sample", action="store_true", help="unpack the embedded sample instead of building")
+    add("--sample", action="store_true", help="unpack the embedded sample instead of building a corpus")
     add("--force", action="store_true", help="build the corpus again, or replace another corpus in --out")
-    add("--lists", type=Path, metavar="DIR", help=f"default: {LISTS}")
-    for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
+    add("--lists", type=Path, metavar="DIR", help=f"folder of APT's indexes (default: {LISTS})")
+    for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for names of source packages")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
     for name, default, text in NUMBERS:
@@ -295,7 +296,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a number is impossible or options cannot be combined."""
+    """Raise InputError if a number is invalid or options cannot be combined."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")

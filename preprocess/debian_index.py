@@ -22,16 +22,17 @@ NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|rub
 
 
 def read_index(path: Path) -> bytes:
-    """Read a plain, .gz, .xz, .bz2 or .lz4 file, decompressed.
+    """Read the decompressed content of a plain, .gz, .xz, .bz2 or .lz4 file.
 
     Raises:
-        InputError: the file cannot be read, or is damaged.
+        InputError: the file cannot be read or is damaged.
     """
     with open_binary(path) as file:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library has no lz4. A machine that stores its lists as .lz4 has APT, which reads them.
+    # The standard library does not support lz4. A machine that stores its lists as .lz4 also has APT, which can read
+    # them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
@@ -48,7 +49,7 @@ def decode(data: bytes) -> Tuple[str, int]:
 
 
 def parse_stanzas(text: str) -> Iterator[Stanza]:
-    """Yield the deb822 stanzas of an index as field -> value. Continuation lines stay lines, with their indentation."""
+    """Yield the deb822 stanzas of an index as field -> value. Continuation lines remain separate, indented lines."""
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         fields: Stanza = {}
         name = ""
@@ -63,7 +64,7 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Map binary to source packages, by a Packages index; ``Source: name (1.0)`` gives name."""
+    """Map binary to source packages according to a Packages index; ``Source: name (1.0)`` becomes ``name``."""
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
@@ -77,21 +78,22 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """Put a text on one line; also returns the number of sentence marks in the text itself, into which spaces are
-    inserted.
+    """Put a text on one line; also return the number of sentence marks in the text itself, which are broken up by
+    spaces.
 
-    Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
+    The text is normalised to Unicode NFC, any white space becomes one space, and control and invisible characters are
+    removed.
     """
     return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
 
 
 def _visible(text: str) -> str:
-    """Remove control characters and invisible ones."""
+    """Remove control characters and invisible characters."""
     return _INVISIBLE.sub("", _CONTROL.sub("", text))
 
 
 def count_changes(text: str) -> Counter:
-    """Count the changes that :func:`clean` makes to a text, and possible mistakes in the text."""
+    """Count the changes of a text by :func:`clean`, and possible mistakes in the text."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
     counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
@@ -102,7 +104,7 @@ def count_changes(text: str) -> Counter:
 
 
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
-    """Split a Description field into (synopsis, paragraphs), each one clean line; either may be empty."""
+    """Split a Description field into the synopsis and the paragraphs, each on one clean line; either can be empty."""
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
     for line in rest:
@@ -115,13 +117,13 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join wrapped lines to one paragraph. List items lose their marker and end with ``;``, the last one with ``.``.
+    """Join wrapped lines to one paragraph. List items lose their marker and end with ``;``, or with ``.`` for the last
+    item.
 
-    An unindented marker counts only where an item can begin, because elsewhere a dash may be part of a wrapped
-    sentence.
+    An unindented dash is a marker only where an item can begin; elsewhere, it may be part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # running text; the list items after it come next
+    text = ""  # running text, followed by list items
     items: List[str] = []
 
     def finish() -> str:
@@ -134,7 +136,7 @@ def join_lines(lines: Sequence[str]) -> str:
             items.append(line[marker.end() :].strip())
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
-        elif items:  # after a list, running text continues
+        elif items:  # running text continues after a list
             out.append(finish())
             text, items = rest, []
         else:

@@ -1,15 +1,17 @@
-"""Select pairs from Debian packages and assign them to splits, so that no text is in two splits.
+"""Select pairs from Debian packages and assign them to splits, so that no text occurs in two splits.
 
-Guaranteed: no source package, no document, no synopsis, and no paragraph or sentence of UNIT_CHARS characters or more
-is in two splits. Source packages with names that differ only in digits and dots (gcc-11, gcc-12) count as one. Texts
-are equal if they match after case folding and after replacing each run of digits with 0. Paragraphs and sentences also
-count as equal if they match after each package's own name is masked. Sentences are separated by ``.!?:;`` and a space.
-Shorter phrases ("This package contains the documentation.") and rewordings may be shared.
+The module guarantees that no source package, no document, no synopsis, and no paragraph or sentence of UNIT_CHARS
+characters or more occurs in two splits. Source packages with names that differ only in digits and dots (gcc-11, gcc-12)
+are treated as one. Texts are equal if they match after case folding and after replacing each run of digits with 0.
+Paragraphs and sentences are also equal if they match after masking the name of each package. Sentences are separated by
+``.!?:;`` and a space. Shorter phrases ("This package contains the documentation.") and paraphrases may occur in several
+splits.
 
-Method: source packages that share such a text are merged (union-find), and a group goes to one split as a whole, by a
-seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, because of boilerplate in library
-families; paragraphs of 40 characters would already join a quarter of the corpus. A group above HELD_OUT_SHARE of valid
-or test goes to train, so that no family dominates an evaluation.
+Source packages that share such a text are merged into groups (union-find). A seeded hash of a group's name determines
+the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the descriptions of
+library families share boilerplate. With a limit of 40 characters, paragraphs would already join a quarter of the
+corpus. Groups larger than HELD_OUT_SHARE of valid or test are assigned to train, so that no family dominates an
+evaluation.
 """
 
 import argparse
@@ -27,13 +29,13 @@ from fairseq_etads.text.atomic import SPLITS
 from .debian_index import stem
 
 UNIT_CHARS = 60
-"""Minimum length, in characters, of a paragraph or sentence that may not be in two splits."""
+"""Minimum length, in characters, of a paragraph or sentence that may not occur in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""Largest share of valid or test that one group may have, unless it has at most HELD_OUT_MINIMUM pairs."""
+"""Maximum share of one group in valid or test, unless the group contains at most HELD_OUT_MINIMUM pairs."""
 
 HELD_OUT_MINIMUM = 5
-"""Number of pairs up to which a group may have a larger share than HELD_OUT_SHARE."""
+"""Maximum number of pairs in a group with a larger share than HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -41,7 +43,7 @@ Groups = Dict[str, List["Pair"]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One document: ``paragraphs`` of the long description (one line each) and the synopsis, ``target``."""
+    """One document: the ``paragraphs`` of the long description (one line each), and the synopsis as ``target``."""
 
     package: str
     source_package: str
@@ -50,22 +52,23 @@ class Pair:
 
     @property
     def source(self) -> str:
-        """The whole description on one line."""
+        """Complete description on one line."""
         return " ".join(self.paragraphs)
 
 
 def canonical(text: str) -> str:
-    """Normalise a text for comparison: fold case, and replace each run of digits with 0."""
+    """Normalise a text for comparison: fold its case and replace each run of digits with 0."""
     return re.sub(r"\d+", "0", text.casefold())
 
 
 def text_keys(pair: Pair) -> Set[str]:
-    """List all texts of a pair that may be in one split only, normalised for comparison."""
+    """List all texts of a pair that may occur in only one split, normalised for comparison."""
     keys = {"document " + canonical(pair.source), "synopsis " + canonical(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # The whole line is split as well as its paragraphs, because readers of the files can check only the line.
+    # Both the paragraphs and the whole line are split into sentences, because only the line can be checked in the
+    # files.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = canonical(unit)
@@ -74,7 +77,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Reason to drop a pair, without regard to other pairs; None to keep it."""
+    """Return a reason to drop a pair, regardless of other pairs; None to keep the pair."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,
@@ -89,7 +92,9 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 
 
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
-    """Select pairs, in order, the first of equal documents; also returns the number dropped for each reason."""
+    """Select pairs in order, only the first of equal documents; also return the number of pairs dropped for each
+    reason.
+    """
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
@@ -105,13 +110,13 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Group pairs if their source packages share a text or, apart from digits, a name; keyed by the first name."""
+    """Group pairs with source packages that share a text or, apart from digits, a name. The first name is the key."""
     parent: Dict[str, str] = {}
 
     def find(node: str) -> str:
         parent.setdefault(node, node)
         while parent[node] != node:
-            parent[node] = parent[parent[node]]  # path halving keeps the trees flat
+            parent[node] = parent[parent[node]]  # path halving, which keeps the trees flat
             node = parent[node]
         return node
 
@@ -126,10 +131,12 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 
 
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
-    """Assign groups to splits; also returns the numbers dropped by ``--max-per-group`` and by the sizes.
+    """Assign groups to splits; also return the numbers of pairs dropped because of ``--max-per-group`` and of the
+    sizes.
 
-    Groups come in the order of their seeded hash. Each goes to the first of test, valid and train that can hold all of
-    it. The lines keep this order, so the first lines of a file are a random sample of it.
+    Groups are processed in the order of their seeded hash. Each group is assigned to the first of test, valid and train
+    that has space for all of its pairs. The lines keep this order, so the first lines of a file are a random sample of
+    the file.
     """
 
     def rank(text: str) -> Tuple[str, str]:
@@ -154,7 +161,7 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
 
 
 def crossings(splits: Groups) -> List[str]:
-    """Find source packages and texts that are in more than one split; there are none if the guarantee holds."""
+    """Find source packages and texts that occur in more than one split; the list must be empty."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})

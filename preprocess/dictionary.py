@@ -1,4 +1,4 @@
-"""Build dictionaries with a copy tail: the words that the model learns, then every other word of the documents."""
+"""Build dictionaries with a copy tail: words that the model learns, followed by all other words of the documents."""
 
 from pathlib import Path
 from typing import List, Tuple
@@ -13,7 +13,7 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """Count all words of the files, with fairseq's rules.
+    """Count all words of the files according to fairseq's rules.
 
     Raises:
         InputError: a file is missing or not UTF-8.
@@ -22,17 +22,17 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        for _ in read_lines(path):  # finds invalid UTF-8; fairseq's own message would not give its position
+        for _ in read_lines(path):  # detects invalid UTF-8; fairseq's own message would not contain the position
             pass
         Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts
 
 
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
-    """Build a dictionary: known words by frequency, padded to a multiple of 8, then the copy tail, sorted.
+    """Build a dictionary: known words by frequency, padded to a multiple of 8, followed by the sorted copy tail.
 
     Args:
-        train: files of text; the model learns their most frequent words.
+        train: text files; the model learns their most frequent words.
         documents: further files; their words can be copied.
         size: number of words to learn, without the special symbols; -1 for all.
         jobs: number of processes.
@@ -51,10 +51,11 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
 
 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
-    """Read a dictionary's words, all known and in its order, and add a copy tail of the other words in the texts.
+    """Read the words of a dictionary, which are all known and keep their order, and add a copy tail of other words in
+    the texts.
 
-    Words with a count of 0 in the file also have vectors in a pretrained model. They get the count 1, because 0 would
-    make them part of the tail.
+    A pretrained model also has vectors for words with a count of 0 in the file. Their count is set to 1, because 0
+    would make them part of the tail.
 
     Raises:
         InputError: the file is not a dictionary.
@@ -78,16 +79,17 @@ def build_bounded_dictionaries(
 ) -> Tuple[Dictionary, Dictionary]:
     """Build dictionaries of documents and summaries with the same ids for the same words, but with different bounds.
 
-    Both list the most frequent words of summaries, then the most frequent other words of documents, then the copy tail.
-    The second group has counts only in the documents' dictionary; in the summaries' dictionary, it belongs to the tail.
-    Each of the first two groups is padded so that it ends at a multiple of 8 entries.
+    Both dictionaries contain the most frequent words of summaries, then the most frequent other words of documents,
+    then the copy tail. Words of the second group have counts only in the dictionary of documents; in the dictionary of
+    summaries, they belong to the tail. Each of the first two groups is padded so that it ends at a multiple of 8
+    entries.
 
     Args:
         train: files of documents; the model learns their most frequent words.
         summaries: files of summaries; the model learns to generate their most frequent words.
         documents: further files; their words can be copied.
-        size: number of words to learn in all, without the special symbols; -1 for all.
-        target_size: number of these that can be generated; they count as learned even if no document has them.
+        size: total number of words to learn, without the special symbols; -1 for all.
+        target_size: number of these words that can be generated; they are learned even if they occur in no document.
         jobs: number of processes.
 
     Raises:
@@ -116,6 +118,6 @@ def build_bounded_dictionaries(
 
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
-    """Write the dictionary in fairseq's format; the file appears only when it is complete."""
+    """Write the dictionary in fairseq's format. The file appears only when it is complete."""
     with writing(path) as file:
         dictionary.save(file)

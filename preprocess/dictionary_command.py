@@ -9,7 +9,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_outputs
 
 DESCRIPTION = """\
-Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
+Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).
 
   etads-dictionary dict.txt --train train.source train.target --documents valid.source test.source --size 50000
   fairseq-preprocess --srcdict dict.txt --joined-dictionary -s source -t target --trainpref train ...
@@ -18,12 +18,12 @@ Make one dictionary for documents and summaries with which pointer models can co
       --size 119505 --target-size 68885 --target-dictionary dict.target.txt
   fairseq-preprocess --srcdict dict.source.txt --tgtdict dict.target.txt -s source -t target --trainpref train ...
 
-The files hold words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
---train files, which the model learns. Every other word of the --train and --documents files follows with count 0: it
-has an id, so that it can be copied, and costs the model nothing. With --target-size, the first entries are that many
-words of --summaries, the only ones that the model generates; then come the other words that it learns to read, the most
-frequent of --train. The second dictionary has the same words; words that are only read have count 0. etads-prepare does
-all this itself."""
+The files contain words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
+--train files, which the model learns. All other words of the --train and --documents files follow with count 0. They
+have ids, so that they can be copied, but require no parameters. With --target-size, the first entries are the N most
+frequent words of --summaries, the only words that the model generates. They are followed by the most frequent other
+words of --train, which the model learns to read. The second dictionary contains the same words, with count 0 for words
+that are only read. etads-prepare does all this by itself."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
     parser.add_argument(
-        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts from which words are learned"
+        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
     )
     parser.add_argument(
         "--documents",
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError for impossible sizes, missing files, and options that need one another."""
+    """Raise InputError for invalid sizes, missing files, and options that require each other."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
     for path in [*args.train, *args.documents, *(args.summaries or [])]:

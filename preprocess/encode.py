@@ -1,4 +1,4 @@
-"""Encode raw text to words, and words to subwords, in many processes, with fairseq's --tokenizer and --bpe classes."""
+"""Encode raw text to words and words to subwords in several processes, with fairseq's --tokenizer and --bpe classes."""
 
 import contextlib
 import io
@@ -19,17 +19,19 @@ from fairseq_etads.text.files import read_lines
 from .processes import TOKENIZER_MODULES, ordered_map
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
-"""The two stages of encoding: raw text to words, words to subwords."""
+"""Stages of encoding: raw text to words, and words to subwords."""
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
-    """Options from which fairseq builds its tokeniser and its subword encoder."""
+    """Return the options from which fairseq builds its tokeniser and its subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """Build the ``--tokenizer etads`` for documents or for summaries, which treat sentence marks differently."""
+    """Build the tokeniser of ``--tokenizer etads`` for documents or summaries, in which sentence marks are treated
+    differently.
+    """
     from fairseq.data import encoders
 
     options = _fairseq_options(settings, out)
@@ -57,7 +59,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """Return the function that encodes a line in a stage: raw text to words, or words to subwords."""
+    """Return a function that encodes a line of raw text to words, or of words to subwords, depending on the stage."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
@@ -77,11 +79,11 @@ def _encode_lines(lines: List[str]) -> List[str]:
 
 
 def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode lines one by one; the result does not depend on the number of processes.
+    """Encode lines independently of one another; the result does not depend on the number of processes.
 
     Args:
         destination: path of the new file SPLIT.source or SPLIT.target.
-        out: holds the subword model.
+        out: folder with the subword model.
         stage: stage of encoding, TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
@@ -105,12 +107,12 @@ def encode_all(
     made: Checksums,
     read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode the files of ``sources`` that are missing in the folder ``destination``, inside the folder of ``made``.
+    """Encode the files of ``sources`` that are missing from ``destination``, a folder inside the folder of ``made``.
 
     Args:
-        out: holds the subword model.
-        made: checksums that list the new files.
-        read: function that reads the lines of a file to encode.
+        out: folder with the subword model.
+        made: checksums to which the new files are added.
+        read: function that reads the lines of a file.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name
@@ -122,7 +124,9 @@ def encode_all(
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Numbers of tokens in a file's lines: mean, maximum, and the number of lines longer than the papers' limit."""
+    """Return the mean and maximum number of tokens per line, and the numbers of lines longer than the limits in the
+    papers.
+    """
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
     return {

@@ -1,17 +1,17 @@
-"""Factors of documents' words for feature-rich encoders: POS, entities, binned TF and IDF (Nallapati et al. 2016, 2.2).
+"""Compute factors of words for feature-rich encoders: POS, entities, binned TF and IDF (Nallapati et al. 2016, 2.2).
 
-OUT/factors/SPLIT.NAME holds a value per token of OUT/tokens/SPLIT.source, as text; a subword has the value of its word.
-From these files are made:
+OUT/factors/SPLIT.NAME is a text file with one value for each token of OUT/tokens/SPLIT.source. Subwords have the value
+of their word. These files are converted to:
 
     OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: the factors in use, in their order
     OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
     OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
 
-The paper does not say how TF and IDF are binned. Here *tf* is the number of times that the word occurs in the document:
-1, 2, ...; the last bin also holds all greater numbers. *idf* is ln((1 + D) / (1 + df)), where df of the D training
-documents have the word. Its bins have equal width, from 0 to ln(1 + D), the idf of a word that no training document
-has. A sentence mark has the mark as its value. *salience*, which etads-shorten writes, is a level of each sentence, for
-all of its words.
+The paper does not describe how TF and IDF are binned. Here, *tf* is the number of occurrences of the word in the
+document: 1, 2, ...; the last bin also contains all greater numbers. *idf* is ln((1 + D) / (1 + df)), where df of the D
+training documents contain the word. Its bins have equal width, from 0 to ln(1 + D), the idf of a word that occurs in no
+training document. The value of a sentence mark is the mark itself. *salience* is the level of the word's sentence,
+which etads-shorten writes.
 """
 
 import contextlib
@@ -40,20 +40,20 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""Factors that are tags of words, from a file or from spaCy."""
+"""Factors that are tags of words, read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""The arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
+"""Arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
-    """Join tokens to words; also returns the index of each token's word."""
+    """Join tokens to words; also return the index of each token's word."""
     kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
     return subwords.join_words(tokens, kind)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """Count the documents, and for each word the documents that have it."""
+    """Count the documents and, for each word, the documents that contain it."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -63,12 +63,14 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """Bin of a word's idf: 0 if every document has it, bins - 1 if no or few have it; see the module's docstring."""
+    """Compute the bin of a word's idf: 0 if all documents contain the word, bins - 1 if none or few contain it (see the
+    module).
+    """
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
 class SpacyTagger:
-    """Tagger of words by an installed spaCy pipeline, without its unneeded parts.
+    """Tagger that uses an installed spaCy pipeline without the components that tagging does not require.
 
     Raises:
         InputError: spaCy or the model is not installed.
@@ -86,8 +88,8 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Tag words, by the names of TAGS; ``starts`` tells which words begin a sentence, and is empty if this is
-        unknown.
+        """Return the tags of words for each name in TAGS. ``starts`` marks the words that begin a sentence, or is empty
+        if they are unknown.
         """
         from spacy.tokens import Doc
 
@@ -99,10 +101,10 @@ class SpacyTagger:
 
 
 class FactorValues:
-    """Computation of the factors of a line's tokens; each process has its own instance.
+    """Computation of the factors of a line's tokens, with one instance per process.
 
     Args:
-        idf: bin of each word of the training documents.
+        idf: bin of each word in the training documents.
 
     Raises:
         InputError: spaCy, its model or the subword model cannot be loaded.
@@ -111,7 +113,7 @@ class FactorValues:
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
-        # A tagger reads the words in their original case.
+        # A tagger requires the words in their original case.
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
         self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
@@ -121,17 +123,17 @@ class FactorValues:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """Make a line with a value per token for each factor, in the order of the settings.
+        """Return a line for each factor, in the order of the settings, with one value per token.
 
         Args:
-            where: the place of the line, for messages.
-            raw: the line of TEXT that the tokens come from.
-            tags: the line of each factor that is read from a file: a tag per word between white space, of salience one
-                per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased and its digits
-                were masked.
+            where: place of the line, for messages.
+            raw: line of TEXT from which the tokens were made.
+            tags: line of each factor that is read from a file, with one tag per space-separated word (salience: one per
+                sentence). The key ORIGINAL, if there is such a file, contains the line before it was lower-cased and
+                its digits were masked.
 
         Raises:
-            InputError: tags do not fit the words.
+            InputError: the tags do not match the words.
         """
         words, numbers = join_words(tokens, self.settings)
         tagged = self._spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
@@ -153,7 +155,7 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Tag the words, by the names of TAGS; spaCy reads them in the spelling of the raw line."""
+        """Return the tags of the words for each name in TAGS; spaCy reads the words as spelt in the raw line."""
         assert self.tagger is not None
         spelt = self._spell(words, raw)
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -166,8 +168,8 @@ class FactorValues:
         return values
 
     def _spell(self, words: List[str], raw: str) -> List[str]:
-        """The words in the case of the raw line, with its digits: its words, split and joined in the same way as the
-        tokens.
+        """Return the words with the case and the digits of the raw line, which is split and joined in the same way as
+        the tokens.
 
         If lower-casing changes the number of words (a capital I with a dot, in --words characters), the words are
         returned unchanged.
@@ -179,13 +181,13 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
-        """Number of words in text without spaces; SentencePiece can make several words of it ("can´t"), or none."""
+        """Count the words in text without spaces; SentencePiece can split it into several words ("can´t") or none."""
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
     def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
-        """Level of each word's sentence; raises InputError if the numbers of levels and sentences differ."""
+        """Return the level of each word's sentence; raise InputError if the numbers of levels and sentences differ."""
         values: List[str] = []
         sentences = self.tokenizer.encode_words(raw)
         if len(sentences) != len(levels):
@@ -199,7 +201,7 @@ class FactorValues:
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Tags of a line's ``expected`` words, from tags of the words between spaces in the raw line."""
+        """Return the tags of a line's ``expected`` words, given the tags of space-separated words in the raw line."""
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
@@ -231,7 +233,8 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Find the files that the settings need, by factor: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it exists.
+    """Find the file TEXT/SPLIT.source.NAME for each factor that is read from a file; for spaCy, also ORIGINAL, if it
+    exists.
 
     Raises:
         InputError: a file is missing.
@@ -249,7 +252,7 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
 
 
 def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
-    """Yield the lines of a split's documents; raises InputError if a file has fewer lines than the others."""
+    """Yield the lines of a split's documents; raise InputError if a file has fewer lines than the others."""
     files = tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -264,13 +267,13 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
-    """Write all files that are listed in the module's docstring.
+    """Write all files that the module's docstring lists.
 
     Args:
         like: a folder of prepared data from which dictionaries and bins of IDF are taken, or None.
 
     Raises:
-        InputError: tags are missing or wrong, or spaCy is needed but not installed.
+        InputError: tags are missing or invalid, or spaCy is required but not installed.
     """
     idf = _idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
@@ -291,7 +294,7 @@ def make_factors(
 
 
 def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the bin of each training word, and write them to OUT/factors/idf.txt for later test sets."""
+    """Compute the bin of each training word, and write the bins to OUT/factors/idf.txt for later test sets."""
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
@@ -305,8 +308,10 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary and the ids of a factor; raises InputError if their lengths differ from the documents'."""
-    multiprocessing.set_start_method("fork", force=True)  # the reason is in binarise.py
+    """Write the dictionary and the ids of a factor; raise InputError if the lengths differ from the lengths of the
+    documents.
+    """
+    multiprocessing.set_start_method("fork", force=True)  # see binarise.py for the reason
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary, indexed_dataset
 

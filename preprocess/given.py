@@ -1,4 +1,6 @@
-"""Files that the user gives to etads-prepare: a subword model, GPT-2's (``--tokens gpt2``), and BART's dictionary."""
+"""Files that the user can pass to etads-prepare: a subword model, GPT-2's files (``--tokens gpt2``), and BART's
+dictionary.
+"""
 
 import json
 from dataclasses import dataclass
@@ -18,12 +20,12 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Paths of the files; None for files that were not given.
+    """Paths of the given files; None for all others.
 
     Attributes:
-        encoder_json: numbers of GPT-2's pieces.
-        vocab_bpe: the merges of the subwords.
-        dictionary: fairseq's dictionary with these numbers as words, in the order in which a pretrained model has them.
+        encoder_json: ids of GPT-2's pieces.
+        vocab_bpe: GPT-2's merges.
+        dictionary: fairseq's dictionary with these ids as words, in the order of a pretrained model.
         model: merges of subword-nmt, or a model of SentencePiece.
     """
 
@@ -39,11 +41,11 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """Tell whether the subwords are given, so that none need to be learned."""
+        """Whether the subwords are given and need not be learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
-        """Raise InputError if a file is missing or damaged, or excludes other options."""
+        """Raise InputError if a file is missing or damaged, or cannot be combined with other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
             if path is not None and settings.tokens != "gpt2":
@@ -77,7 +79,7 @@ class GivenFiles:
             load_pieces(self.model)
 
     def record(self) -> Dict[str, str]:
-        """Checksums of the files, by their names in fairseq's archives."""
+        """Return the checksums of the files, with their names in fairseq's archives as keys."""
         names = {
             "encoder.json": self.encoder_json,
             "vocab.bpe": self.vocab_bpe,
@@ -98,12 +100,12 @@ class GivenFiles:
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
-    """Raise InputError unless the files are from a byte-level BPE, and have a number for every possible piece."""
+    """Raise InputError unless the files belong to a byte-level BPE and contain an id for every possible piece."""
     numbers = _read_numbers(encoder_json)
     pieces = _byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         pair = line.split()
-        if number > 1 and line and len(pair) != 2:  # the first line gives the version
+        if number > 1 and line and len(pair) != 2:  # the first line contains the version
             raise InputError(
                 f"{MERGES} {vocab_bpe}: line {number} is not a merge (two pieces with a space between them)"
             )
@@ -118,7 +120,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
 
 
 def _read_numbers(path: Path) -> Dict[str, int]:
-    """Read piece -> number; raises InputError if the file has other content."""
+    """Read the id of each piece; raise InputError if the file has other content."""
     try:
         numbers: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -131,6 +133,8 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _byte_symbols() -> List[str]:
-    """Map each byte to GPT-2's character for it: itself if it can be printed, otherwise one from U+0100 on."""
+    """Map each byte to its character in GPT-2: the character itself if it is printable, otherwise a character from
+    U+0100 on.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

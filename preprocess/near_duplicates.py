@@ -1,10 +1,10 @@
-"""Find documents that are nearly equal, in one split or in two, by MinHash over runs of words (the package datasketch).
+"""Find nearly equal documents within a split or in two splits with MinHash over runs of words (package datasketch).
 
-The similarity of two documents is Jaccard's: the share of distinct runs of SHINGLE words (lower-cased, without
-punctuation) that both have, among all runs of either document. MinHash (Broder 1997) estimates it from PERMUTATIONS
-numbers a document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth
-comparing. Time
-and memory are thus proportional to the number of documents: about 10 KB each.
+The similarity of two documents is their Jaccard similarity: the share of distinct runs of SHINGLE words (lower-cased,
+without punctuation) that occur in both documents, among all runs of either document. MinHash (Broder 1997) estimates
+the similarity from PERMUTATIONS numbers per document, with a standard error of at most 0.044. Locality-sensitive
+hashing finds the pairs to compare, so that time and memory are proportional to the number of documents (about 10 KB per
+document).
 """
 
 import argparse
@@ -27,17 +27,17 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Number of words in a run. With fewer, texts on one subject would be similar. With more, an edited word would weigh
-more.
+"""Number of words in a run. With shorter runs, texts on the same subject would be similar. With longer runs, a single
+edited word would reduce the similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""Minimum share of the pairs with exactly the given similarity that must be compared."""
+"""Minimum share of pairs to compare, among pairs with exactly the given similarity."""
 EXAMPLES = 5
-"""Number of pairs that report.json quotes, the most similar ones."""
+"""Number of most similar pairs that report.json quotes."""
 QUOTED = 120
-"""Number of characters of a document that are quoted."""
+"""Number of characters to quote from a document."""
 
 _WORD = re.compile(r"\w+")
 
@@ -54,7 +54,7 @@ def parse_similarity(text: str) -> float:
 
 
 def check_datasketch() -> None:
-    """Raise InputError, before any work is done, if datasketch is missing."""
+    """Raise InputError early if datasketch is missing."""
     try:
         import datasketch  # noqa: F401
     except ImportError:
@@ -62,13 +62,15 @@ def check_datasketch() -> None:
 
 
 def shingles(line: str) -> Set[str]:
-    """List the runs of SHINGLE words of a document; all of its words if it has fewer, none if it has none."""
+    """List the runs of SHINGLE words in a document. A shorter document has one run of all its words, or none if it has
+    no words.
+    """
     words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
 def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
-    """MinHash (PERMUTATIONS,) of each document; None for one without words."""
+    """Compute the MinHash (PERMUTATIONS,) of each document; None for a document without words."""
     from datasketch import MinHash
 
     made: List[Optional[np.ndarray]] = []
@@ -81,13 +83,13 @@ def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
 
 
 def _nothing() -> None:
-    """Do nothing at the start of a process."""
+    """Do nothing when a process starts."""
 
 
 def bands(similarity: float) -> Tuple[int, int]:
-    """Compute number and length of the bands of a signature; documents that agree in a band are compared.
+    """Compute the number and the length of the bands of a signature. Documents that agree in a band are compared.
 
-    These are the longest bands for which FOUND_SHARE of the pairs with this similarity agree in a band.
+    The bands are the longest for which FOUND_SHARE of the pairs with this similarity agree in a band.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -97,7 +99,9 @@ def bands(similarity: float) -> Tuple[int, int]:
 
 
 class _Index:
-    """Index of the documents so far. Among nearly equal documents in a split, the first represents the others."""
+    """Index of the documents that were added so far. The first of several nearly equal documents in a split represents
+    the others.
+    """
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
@@ -108,7 +112,7 @@ class _Index:
         self._places: List[Tuple[str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
-        """Add a document; returns similarity and line of the most similar earlier document in each split."""
+        """Add a document; return the similarity and the line of the most similar earlier document in each split."""
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
@@ -125,7 +129,7 @@ class _Index:
 
 
 def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
-    """Yield split, line number and text of all documents, except empty ones and duplicates of an earlier one."""
+    """Yield the split, line number and text of all documents except empty documents and exact duplicates."""
     known: Set[bytes] = set()
     for split in splits:
         for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
@@ -136,12 +140,13 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
 
 
 def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
-    """Compare all documents of TEXT/SPLIT.source, and list nearly equal pairs in TEXT/LIST.
+    """Compare all documents of TEXT/SPLIT.source, and write the list of nearly equal pairs to TEXT/LIST.
 
-    Equal documents, which :func:`.overlap.overlap` counts, are compared once.
+    Only the first of several equal documents, which :func:`.overlap.overlap` counts, is compared.
 
-    Returns: The part of report.json: for each split, the number of documents that are nearly equal to an earlier one
-    ("within") or to one of an earlier split ("also in train"); examples; and the settings.
+    Returns: The part of report.json about near-duplicates: the settings, examples and, for each split, the number of
+    documents that are nearly equal to an earlier document of the split ("within") or of an earlier split ("also in
+    train").
     """
     index = _Index(similarity)
     counts: Dict[str, Dict[str, int]] = {
@@ -169,10 +174,10 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
 
 def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
-    """Show a pair by the beginnings of its documents; ``value`` is minus the similarity."""
+    """Describe a pair with quotations from its documents; ``value`` is the negative similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-    start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
+    start = max(same - QUOTED // 2, 0)  # start the quotation shortly before the first difference
     quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
     places = [f"{name}.source, line {line}" for name, line in ((split, number), (other, place))]
     return {"similarity": round(-value, 2), "where": places, "text": quoted}
@@ -183,7 +188,7 @@ def _line(path: Path, number: int) -> str:
 
 
 def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
-    """Describe the report in lines, for the terminal."""
+    """Describe the report in a few lines, for the terminal."""
     yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
     for split, counts in report["splits"].items():
         yield f"  {split}: " + ", ".join(f"{number:,} {where}" for where, number in counts.items())

@@ -1,4 +1,4 @@
-"""Count documents that occur twice in a corpus, or in two of its splits."""
+"""Count documents that occur twice in a corpus or in two of its splits."""
 
 import hashlib
 from pathlib import Path
@@ -10,13 +10,14 @@ from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
-    """Count the documents of each split that are duplicates within it or are also in an earlier split.
+    """Count the documents of each split that occur twice in the split or also occur in an earlier split.
 
-    Whole lines of TEXT/SPLIT.source are compared by 8 bytes of a hash; empty lines do not count. This takes 8 bytes of
-    memory for each document. Among a million documents the probability of a single false match is 1 in 20 million.
+    Whole lines of TEXT/SPLIT.source are compared by 8 bytes of a hash, which requires 8 bytes of memory per document.
+    Empty lines are ignored. Among a million documents, the probability of a single false match is 1 in 20 million.
 
     Args:
-        repeated: training documents are repeated on consecutive lines, once for each reference; count them once.
+        repeated: whether training documents are repeated on consecutive lines, once for each reference. Such documents
+            are counted once.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}

@@ -1,8 +1,8 @@
-"""Convert parallel text to a folder that fairseq-train reads: the command ``etads-prepare``.
+"""Convert parallel text to input of fairseq-train: the command ``etads-prepare``.
 
-Text is tokenised, subwords are learned and applied, and the result is binarised. Tokenisers and subword models are used
-through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive``, with the options that this
-command prints, treats new text exactly like the training text.
+The command tokenises text, learns and applies subwords, and binarises the result. It uses tokenisers and subword models
+through fairseq's own ``--tokenizer`` and ``--bpe`` classes. With the options that the command prints,
+``fairseq-interactive`` therefore processes new text exactly like the training text.
 """
 
 import argparse
@@ -33,24 +33,25 @@ from .word_shards import join_shards, shard_folder
 
 NOTHING_GIVEN = GivenFiles()
 DESCRIPTION = f"""\
-Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
-reads.
+Convert TEXT/{{train,valid,test}}.{{source,target}} (one document or summary per line) to OUT/bin, the input of
+fairseq-train.
 
   etads-prepare text/ run/ --tokens bpe --size 3000
   fairseq-train run/bin --user-dir fairseq_etads --task summarization --arch etads ...
 
-{SENTENCE_MARK} in TEXT stands between sentences: summaries keep it, documents only with --source-sentence-marks. OUT
-also gets the subword model, the tokenised text, report.json (lengths, checksums) and prepare.json, which says what it
-was made from. At the end the options are printed with which fairseq-interactive treats new text in the same way. A
-second call with the same options does only what is missing."""
+{SENTENCE_MARK} separates sentences in TEXT. Summaries keep this mark; documents keep it only with
+--source-sentence-marks. The subword model, the tokenised text, report.json (lengths, checksums) and prepare.json (the
+settings and the checksums of TEXT) are also written to OUT. At the end, the command prints the options with which
+fairseq-interactive processes new text in the same way. A second call with the same options creates only missing
+files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Compute checksums of the splits' text files, by file name; ``made`` watches them from now on.
+    """Return the checksum of each text file of the splits; ``made`` watches the files from now on.
 
     Raises:
-        InputError: a file is missing, empty or differs from TEXT/SHA256SUMS, or a pair of files differs in the number
-            of lines.
+        InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the numbers of lines in a pair of
+            files differ.
     """
     listed = Checksums(text, "Make the text again")
     if not text.is_dir():
@@ -73,7 +74,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
 
 
 def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
-    """Write ``record`` to prepare.json, unless the file has the same content.
+    """Write ``record`` to prepare.json, unless the file already has this content.
 
     Raises:
         InputError: OUT was made with other options or from other text.
@@ -95,7 +96,7 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 
 
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
-    """Learn the subword model from the training text in ``words``, or copy ``like``'s or the given one."""
+    """Learn the subword model from the training text in ``words``, or copy the given model or the model of ``like``."""
     names = settings.subword_files
     if like:
         for name in names:
@@ -112,9 +113,10 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json: numbers of tokens of all texts, known and unknown words, SHA-256 of the files in OUT/bin.
+    """Write OUT/report.json: numbers of tokens in all texts, known and unknown words, and SHA-256 of the files in
+    OUT/bin.
 
-    Table 2 of the Aggregation Transformer's paper gives means and maxima.
+    Table 2 of the Aggregation Transformer's paper also reports means and maxima.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -136,16 +138,16 @@ def prepare(
     given: GivenFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Make the missing files in ``out``; returns the options for new text (see :func:`inference_options`).
+    """Create the missing files in ``out``; return the options for new text (see :func:`inference_options`).
 
     Args:
-        like: a folder of prepared data from which settings, subword model and dictionaries are taken; ``text`` may
-            then have only some of the splits.
-        given: files with subwords and a dictionary from elsewhere.
-        shard: the only shard of the words to make (see :mod:`etads_preprocess.word_shards`).
+        like: folder of prepared data from which the settings, the subword model and the dictionaries are taken;
+            ``text`` may then contain only some of the splits.
+        given: external files with subwords and a dictionary.
+        shard: shard of the words to create (see :mod:`etads_preprocess.word_shards`); None for all words.
 
     Raises:
-        InputError: the text, the options or an earlier output are wrong.
+        InputError: the text, the options or an earlier output are invalid.
     """
     if "\n" in str(out):
         raise InputError(
@@ -208,10 +210,10 @@ def _prepare(
 
 
 def check_made(out: Path) -> Checksums:
-    """Checksums of the existing files in ``out``. Missing files other than prepare.json can be made again.
+    """Return the checksums of the existing files in ``out``. Missing files except prepare.json can be created again.
 
     Raises:
-        InputError: a file has changed since it was made.
+        InputError: a file has changed since it was written.
     """
     Checksums(out, f"Delete {out} or give another OUT").verify(["prepare.json"])
     made = Checksums(out, "Delete it to have it made again")
@@ -223,7 +225,7 @@ def check_made(out: Path) -> Checksums:
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
-    """Checksums of the files taken from --like: dictionaries, the subword model and the bins of IDF."""
+    """Return the checksums of the files taken from --like: dictionaries, the subword model and the bins of IDF."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
@@ -239,106 +241,107 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # None means that an option was not given; --like needs to know this.
+    # None marks options that were not given, because --like excludes given options.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
-    add("out", metavar="OUT", type=Path, help="folder to make")
+    add("out", metavar="OUT", type=Path, help="folder to write")
     add(
         "--tokens",
         choices=TOKENS,
-        help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
+        help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text; sentencepiece-bpe: merges; "
         "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: bpe)",
     )
     add(
         "--words",
         choices=WORD_KINDS,
-        help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for text that is already tokenised; "
-        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
+        help="how to split text into words: moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for "
+        "tokenised text; characters: for Chinese; raw: for SentencePiece (default: moses, or raw with "
+        "SentencePiece)",
     )
     add(
         "--size",
         type=int,
-        help="BPE merges, SentencePiece pieces, or words kept (default: 8000)",
+        help="number of BPE merges, SentencePiece pieces, or words to keep (default: 8000)",
     )
     add(
         "--model",
         metavar="FILE",
         type=Path,
-        help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learned "
+        help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learn it "
         "from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file of GPT-2's pieces and their ids")
-    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file of GPT-2's merges")
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file with GPT-2's pieces and their ids")
+    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file with GPT-2's merges")
     add(
         "--dictionary",
         metavar="FILE",
         type=Path,
-        help="for gpt2: BART's dict.txt, which then determines the model's words and their order (default: the "
-        "pieces of the training text, by frequency)",
+        help="for gpt2: BART's dict.txt, which determines the words of the model and their order (default: the pieces "
+        "of the training text, by frequency)",
     )
-    add("--keep-case", **flag, help="do not lower-case (CNN/DM systems lower-case)")
+    add("--keep-case", **flag, help="do not lower-case the text (CNN/DM systems lower-case it)")
     add(
         "--source-sentence-marks",
         **flag,
-        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; rules add it to documents without it",
+        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; documents without it are split by rules",
     )
     add("--no-target-sentence-marks", **flag, help=f"drop {SENTENCE_MARK} from summaries")
     add(
         "--separate-dictionaries",
         **flag,
-        help="make one dictionary for documents and one for summaries; for models that neither copy nor share "
+        help="build one dictionary for documents and one for summaries, for models that neither copy nor share "
         "embeddings",
     )
     add(
         "--source-size",
         type=int,
-        help="with separate dictionaries: number of words of documents to keep (default: --size for words, all for "
+        help="with separate dictionaries: number of words to keep for documents (default: --size for words, all for "
         "subwords)",
     )
     add(
         "--target-size",
         type=int,
-        help="with separate dictionaries: number of words of summaries to keep (default: --source-size). With one "
-        "dictionary: number of its words that can be generated, the most frequent ones of summaries; pointers "
-        "copy the others (default: all)",
+        help="with separate dictionaries: number of words to keep for summaries (default: --source-size); with one "
+        "dictionary: number of the most frequent words of summaries, which can be generated; pointers copy all "
+        "others (default: all)",
     )
     add(
         "--factors",
         nargs="+",
         choices=FACTORS,
         metavar="NAME",
-        help="factors of documents' words: pos, ner, tf, idf, salience. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (a tag for each word), or made by --spacy-model; salience, a level of "
+        help="factors of the words in documents: pos, ner, tf, idf, salience. pos and ner are read from "
+        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience, a level of "
         "each sentence, is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
     add("--tf-bins", type=int, help="number of bins of tf (default: 10)")
     add("--idf-bins", type=int, help="number of bins of idf (default: 10)")
-    add("--spacy-model", metavar="NAME", help="an installed model of spaCy, such as en_core_web_sm")
+    add("--spacy-model", metavar="NAME", help="name of an installed spaCy model, such as en_core_web_sm")
     add(
         "--like",
         metavar="PREPARED",
         type=Path,
-        help="take all options above, subwords and dictionaries from an earlier OUT; TEXT may then have only some "
-        "splits (such as a test set for a trained model)",
+        help="take all options above, the subwords and the dictionaries from an earlier OUT; TEXT may then contain "
+        "only some splits, such as a test set for a trained model",
     )
     add(
         "--shard",
         metavar="I/N",
-        help="tokenise only the I-th of N shards of the text (2/4: the second of four), into OUT/shards. Several "
-        "processes or machines that see OUT can share the work; the same command without --shard then joins the "
-        "shards and continues",
+        help="tokenise only the I-th of N shards of the text (2/4: the second of four) and write it to OUT/shards. "
+        "Several processes or machines with access to OUT can share the work. The same command without --shard "
+        "then joins the shards and continues",
     )
     add_jobs(parser)
     return parser
 
 
 def _settings_from(args: argparse.Namespace) -> Settings:
-    """Read the settings from the options; raises InputError if options are given with --like."""
+    """Read the settings from the options; raise InputError if other options are given with --like."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces have capitals, and there is no piece for sentence marks
+    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces contain capital letters, and there is no piece for sentence marks
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},

@@ -1,4 +1,4 @@
-"""Share work among processes: results are in order, errors are raised unchanged, and slow imports happen once."""
+"""Share work among processes. Results keep their order, errors are raised unchanged, and slow imports happen once."""
 
 import itertools
 import multiprocessing
@@ -11,20 +11,21 @@ from fairseq_etads.platform.console import leave_signals_to_parent
 from fairseq_etads.platform.processes import process_pool
 
 CHUNK = 64
-"""Number of items that go to a process at a time."""
+"""Number of items that are sent to a process at a time."""
 
 PLUGIN = "fairseq_etads.plugin"
-"""The module that registers --tokenizer etads with fairseq; importing it takes seconds."""
+"""Module that registers --tokenizer etads with fairseq; importing it takes several seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
-"""Modules that --tokenizer etads imports, the last two when it first splits a text."""
+"""Modules that --tokenizer etads imports. It imports the last two only when it first splits a text."""
 
 
 def _processes(preload: Sequence[str]) -> Any:
-    """Processes forked from a server that has only imported the modules ``preload``.
+    """Return a context with processes that are forked from a server, which has only imported the modules in
+    ``preload``.
 
-    Forking this process can deadlock, because it may have used torch. Spawning would import everything again in each
-    process.
+    Forking this process can cause a deadlock, because it may have used torch. Spawned processes would import everything
+    again.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -32,7 +33,7 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Make a :func:`process_pool`; ``start`` is a function and its arguments, called in every process."""
+    """Create a :func:`process_pool`; every process first calls the function and arguments in ``start``."""
     return process_pool(count, _start_process, start, _processes(preload))
 
 
@@ -43,10 +44,10 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that needs the plugin in a separate process; its exceptions are raised here.
+    """Call a function that requires the plugin in a separate process, and raise its exceptions here.
 
     Args:
-        function: function at the top level of a module, so that the process finds it.
+        function: function at the top level of a module, so that the process can find it.
     """
     with _pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
@@ -56,7 +57,7 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and keep its exception, because a pool only reports that a process has ended."""
+    """Call ``start`` and store its exception, because a pool only reports that a process has ended."""
     global _start_error
     try:
         start(*arguments)
@@ -65,7 +66,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
-    """Apply ``function`` to the items; raises the exception of this process's start, if any."""
+    """Apply ``function`` to the items; raise the exception from the start of this process, if any."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -80,25 +81,26 @@ def ordered_map(
     preload: Sequence[str] = (),
     small: int = 1000,
 ) -> Iterator[Any]:
-    """Yield the results of ``function`` for ``items``, in order, for any number of processes.
+    """Yield the results of ``function`` for ``items`` in order, computed by any number of processes.
 
-    At most a few chunks of items and results are in memory at a time. For up to ``small`` items no processes are
-    started; this one does the work.
+    At most a few chunks of items and results are in memory at a time. For up to ``small`` items, this process does the
+    work and starts no others.
 
     Args:
-        function: function from a list of items to the list of their results. Like ``start``, it is defined at the top
-            level of a module, so that processes can find it.
-        start: function called as ``start(*arguments)`` in every process that works, before its first items.
-        preload: modules that ``function`` needs and that take seconds to import; processes share one import of them.
+        function: function that maps a list of items to the list of their results. Like ``start``, it must be defined at
+            the top level of a module, so that processes can find it.
+        start: function that every working process calls as ``start(*arguments)`` before its first items.
+        preload: modules that ``function`` requires and that take seconds to import; they are imported once for all
+            processes.
 
     Raises:
-        InputError: a process was killed, for example for lack of memory.
-        Exception: whatever ``start`` or ``function`` raises.
+        InputError: a process was killed, for example because of a lack of memory.
+        Exception: any exception of ``start`` or ``function``.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     worthwhile = -(-small // CHUNK)  # the number of chunks, rounded up
-    # This process does not need the plugin. The server imports it once, also for later calls of run_apart.
+    # This process does not need the plugin. The server imports it once, including for later calls of run_apart.
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

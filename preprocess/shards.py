@@ -8,14 +8,14 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """Shard ``number`` of ``shares``, counted from 1."""
+    """Shard ``number`` of ``shares``, counting from 1."""
 
     number: int
     shares: int
 
     @classmethod
     def parse(cls, value: str) -> "Shard":
-        """Parse a value such as "2/4"; raises InputError for any other."""
+        """Parse a value such as "2/4"; raise InputError for other forms."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
         if not found or not 1 <= int(found.group(1)) <= int(found.group(2)):
             raise InputError(f"--shard {value}: choose I/N with I from 1 to N, such as 2/4, the second of four")
@@ -31,9 +31,9 @@ class Shard(NamedTuple):
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
     def lines(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a plain file that begin in this shard of its bytes, without their line ends.
+        """Yield the lines that begin in this shard of a plain file's bytes, without their line ends.
 
-        Joined in order, the lines of all shards are the lines of the file.
+        The lines of all shards, joined in order, are the lines of the file.
 
         Raises:
             InputError: a line is not UTF-8.
@@ -43,7 +43,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # this skips the rest of a line that begins in an earlier shard
+                file.readline()  # skip the rest of a line that begins in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

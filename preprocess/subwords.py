@@ -1,4 +1,4 @@
-"""Learn subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
+"""Learn subwords: BPE (subword-nmt), or SentencePiece's unigram pieces or merges. The sentence mark is never split."""
 
 import contextlib
 import io
@@ -17,18 +17,19 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 
 
 SENTENCEPIECE_BYTES = 1 << 28
-"""Largest size of text to learn from. SentencePiece keeps all of its text in memory, at twenty times its size."""
+"""Maximum size of the text for learning. SentencePiece requires memory of twenty times the size of its text."""
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt) and write them to ``codes``.
+    """Learn ``size`` merges from all files together (Sennrich et al. 2016; subword-nmt) and write them to ``codes``.
 
-    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. So the file begins with the merges of
-    the words in WHOLE. The first merges are always applied, and these change no other word without a "<".
+    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. The file therefore begins with the
+    merges of the words in WHOLE. The first merges are always applied, and these merges do not affect other words
+    without a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
-    # subword-nmt would draw its progress bar even where there is no terminal.
+    # subword-nmt would draw its progress bar even without a terminal.
     quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
     learnt = io.StringIO()
     with quiet:
@@ -38,7 +39,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path) -> List[str]:
-    """Read the lines of a file of merges from subword-nmt, the version first if there is one.
+    """Read the lines of a subword-nmt file of merges, including the version if there is one.
 
     Raises:
         InputError: the file has other content.
@@ -56,7 +57,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
     """Write merges to ``codes``, after the merges of the words in WHOLE.
 
     Args:
-        lines: merges, the version first if there is one; without it, the file is from subword-nmt 0.1.
+        lines: merges, preceded by the version if there is one; a file without a version is from subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
     whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
@@ -66,7 +67,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
 
 
 def _whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Make the merges of each word of WHOLE from left to right; "</w>" marks its end.
+    """Yield the merges of each word in WHOLE from left to right; "</w>" marks the end of a word.
 
     Args:
         end_is_apart: whether the mark is a separate symbol, as in subword-nmt 0.1.
@@ -78,9 +79,9 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces on the files together, and write ``model`` and, for people, a ``.vocab`` file.
+    """Learn ``size`` pieces from all files together, and write ``model`` and a readable ``.vocab`` file.
 
-    From texts of more than SENTENCEPIECE_BYTES, only every n-th line is used, so that memory does not grow further.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory.
 
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
@@ -96,7 +97,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
         print(f"SentencePiece learns from one in {every} lines of the training text", file=sys.stderr)
-    learnt = io.BytesIO()  # SentencePiece would not notice a full disk
+    learnt = io.BytesIO()  # SentencePiece itself would not notice a full disk
     try:
         sentencepiece.SentencePieceTrainer.train(
             **read,
@@ -115,7 +116,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
 
 
 def load_pieces(path: Path) -> Any:
-    """Load a SentencePiece model; raises InputError if the file is not one."""
+    """Load a SentencePiece model; raise InputError if the file contains something else."""
     import sentencepiece
 
     try:
@@ -125,7 +126,7 @@ def load_pieces(path: Path) -> Any:
 
 
 def write_pieces(content: bytes, model: Path) -> None:
-    """Write a SentencePiece model and a ``.vocab`` file with the same stem for people."""
+    """Write a SentencePiece model and a readable ``.vocab`` file with the same stem."""
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=content)

@@ -1,4 +1,4 @@
-"""Files of summaries that ``scripts/generate.sh`` writes from fairseq's output."""
+"""Write files of summaries from fairseq's output for ``scripts/generate.sh``."""
 
 import json
 import re
@@ -11,11 +11,13 @@ from fairseq_etads.platform.outputs import write_text, writing
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
+"""Line of fairseq's output with the number of a document, the score and the words of a hypothesis. The best hypothesis
+comes first.
+"""
 
 
 def best_summaries(log: Path) -> Dict[int, str]:
-    """Read the best summary of each document from a log of fairseq, by the document's number."""
+    """Map document numbers to their best summaries, as read from a log of fairseq."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
         match = SUMMARY.match(line)
@@ -25,7 +27,7 @@ def best_summaries(log: Path) -> Dict[int, str]:
 
 
 def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
-    """List the summaries of all documents, from number 0.
+    """List the summaries of all documents, starting with number 0.
 
     Raises:
         InputError: a summary is missing.
@@ -38,11 +40,11 @@ def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
 def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> None:
     """Write summaries to a file, or to standard output if ``output`` is ``-``.
 
-    A file that ends in .jsonl gets JSON lines with the names of the documents. For other files, OUTPUT.names has them,
-    unless they are the numbers of the lines.
+    A .jsonl file contains JSON lines with the names of the documents. For other files, the names are written to
+    OUTPUT.names, unless they are the line numbers.
 
     Raises:
-        InputError: the numbers of names and of summaries differ.
+        InputError: the numbers of names and summaries differ.
     """
     lines = list(summaries)
     if len(lines) != len(names):

@@ -1,8 +1,8 @@
-"""Split summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries, and joins all.
+"""Share summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries or joins all shards.
 
-A shard is a file of JSON lines, OUT.shards/2-of-4.jsonl: first its inputs (``made_of``), then each summary with the
-number of its document, from 0. The file appears when it is complete. A process that finds all shards made from the same
-inputs writes OUT; if two processes do so at once, they write the same content.
+A shard is a file of JSON lines such as OUT.shards/2-of-4.jsonl. It contains its inputs (``made_of``), followed by each
+summary with the number of its document, counting from 0. The file appears only when it is complete. A process that
+finds all shards of the same inputs writes OUT; if two processes do so at the same time, they write the same content.
 """
 
 import argparse
@@ -23,25 +23,25 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Number of documents according to a log. fairseq-generate writes "INFO:module:text" if another module started to log
-before it set its own format, "time | INFO | module | text".
+"""Number of documents in a log. fairseq-generate sets the format "time | INFO | module | text", but writes
+"INFO:module:text" if another module has already started to log.
 """
 
 
 def share_path(output: Path, shard: Shard) -> Path:
-    """Path of a shard of ``output``."""
+    """Return the path of a shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Everything that determines the summaries: the command, the number of documents, and the SHA-256 of the input
-    files.
+    """Return everything that determines the summaries: the command, the number of documents, and the SHA-256 of the
+    input files.
     """
     return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:
-    """Read a shard: first its inputs, then (number of the document, summary) by number.
+    """Read the inputs of a shard and its summaries, with the number of each document, ordered by number.
 
     Raises:
         InputError: the shard is damaged.
@@ -56,16 +56,16 @@ def read_share(path: Path) -> Iterator[Any]:
 
 
 def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
-    """Tell whether a shard exists and was made from these inputs."""
+    """Return whether a shard exists and was made from these inputs."""
     return path.is_file() and next(read_share(path)) == wanted
 
 
 def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
-    """Write the best summaries in a log of fairseq as a shard.
+    """Write the best summaries in a fairseq log as a shard.
 
     Args:
-        numbers: numbers of documents, in the order in which fairseq read them; None: the log contains the numbers, and
-            at its end the number of documents.
+        numbers: numbers of the documents in the order in which fairseq read them; None if the log contains the numbers
+            and, at its end, the number of documents.
 
     Raises:
         InputError: a summary is missing.
@@ -87,8 +87,8 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """Return the summaries of all documents in order if all shards exist; otherwise print the missing ones and return
-    None.
+    """Return the summaries of all documents in order if all shards exist; otherwise, print the missing shards and
+    return None.
     """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
@@ -102,7 +102,7 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """Merge the summaries of all shards by number of the document; InputError if a document has none or two."""
+    """Merge the summaries of all shards by document number; raise InputError if a document has none or two."""
     for share in shares:
         next(share)
     expected = 0
@@ -119,9 +119,9 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Do the part of generate.sh before fairseq's work or, with --log, after it.
+    """Run the steps of generate.sh before fairseq or, with --log, after fairseq.
 
-    Prints "done" if the shard is complete, or "joined" if all are and OUT has been written.
+    Print "done" if the shard is complete, or "joined" if all shards are complete and OUT has been written.
     """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)
@@ -130,7 +130,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--command", required=True, help="fairseq's command")
     parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that determine the result")
     parser.add_argument("--log", type=Path, help="fairseq's log")
-    parser.add_argument("--every", action="store_true", help="fairseq has read every N-th document of a file")
+    parser.add_argument(
+        "--every", action="store_true", help="set if fairseq has read only every N-th document of a file"
+    )
     parser.add_argument("--names", type=Path, required=True, help="names of all documents, one per line")
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):

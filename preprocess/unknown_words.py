@@ -1,4 +1,4 @@
-"""Count the words of prepared data that a model can know, and the unknown words of summaries."""
+"""Count the known words of prepared data and the unknown words in summaries."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
@@ -7,19 +7,20 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
 
 FEWEST = 0.9
-"""Smallest share of the requested words without a warning."""
+"""Minimum share of the requested words below which a warning is printed."""
 
 
 def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Make the part of report.json about words; needs the plugin.
+    """Return the part of report.json about words. This function requires the plugin.
 
     Args:
-        out: the folder of prepared data, with tokens/ and bin/.
-        wanted: the requested number of words, by side.
+        out: folder of prepared data, with tokens/ and bin/.
+        wanted: requested number of words for each side.
 
-    Returns: "known", the number of words (or subwords) that a model knows of each side, without special symbols;
-    "asked"; and "summaries", by split: "words" of the summaries; "unknown", the number of these that are not known on
-    the summaries' side; "copyable", the number of unknown words that occur in their untruncated document.
+    Returns: A dictionary with "known", the number of words (or subwords) that a model knows on each side, without
+    special symbols; "asked", the requested numbers; and "summaries", which contains three counts for each split:
+    "words" in the summaries, "unknown" words among them, and "copyable" words, which are unknown but occur in their
+    untruncated document.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -45,7 +46,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Describe the report in sentences, and warn of a side with far fewer words than requested."""
+    """Describe the report in sentences, and warn if a side has far fewer words than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

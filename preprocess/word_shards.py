@@ -1,9 +1,9 @@
-"""Split tokenisation among processes or machines: ``etads-prepare --shard I/N`` makes a shard; without --shard it joins
-them.
+"""Share tokenisation among processes or machines: ``etads-prepare --shard I/N`` writes a shard, and ``etads-prepare``
+without --shard joins all shards.
 
-A shard is a folder OUT/shards/2-of-4 with its own prepare.json and SHA256SUMS, so that processes making other shards at
-the same time do not touch it. It holds the tokenised words of a part of each file in TEXT. The joined parts are
-identical to the output of a single process.
+A shard is a folder such as OUT/shards/2-of-4. It has its own prepare.json and SHA256SUMS, so that processes that write
+other shards at the same time do not change it. It contains the tokenised words of a part of each file in TEXT. The
+joined parts are identical to the output of a single process.
 """
 
 import re
@@ -20,15 +20,15 @@ from .shards import Shard
 
 
 def shard_folder(out: Path, shard: Shard) -> Path:
-    """Folder of a shard."""
+    """Return the folder of a shard."""
     return out / "shards" / shard.name
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """List all shards of the same division as the shards in a folder; empty if there are none.
+    """List all shards of the division to which the shards in a folder belong; return an empty list if there are none.
 
     Raises:
-        InputError: the folder has shards of different divisions, such as 1/2 and 1/3.
+        InputError: the folder contains shards of different divisions, such as 1/2 and 1/3.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})
@@ -39,15 +39,15 @@ def _shards_of(folder: Path) -> List[Shard]:
 
 
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
-    """Join the shards into the files that are missing in OUT/``words``, if there are shards.
+    """Join the shards, if there are any, into the files that are missing from OUT/``words``.
 
     Args:
         record: content of prepare.json.
         words: name of the folder.
-        made: checksums that list the new files.
+        made: checksums to which the new files are added.
 
     Raises:
-        InputError: shards are missing, damaged, or were made with other options or from other text.
+        InputError: shards are missing or damaged, or were made with other options or from other text.
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]

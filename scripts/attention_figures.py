@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measure the attention of a trained model: the centres and scopes of focus-attention, and the saliency gate, by layer
-and head.
+"""Measure the attention of a trained model: the centres and scopes of focus-attention, and the saliency gate, for each
+layer and head.
 
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
-The same pairs are measured twice: with the initial weights of the training, and with the checkpoint's weights. For
+The same pairs are measured twice: with the initial weights of the training and with the weights of the checkpoint. For
 focus-attention, the figures are the centre mu and the scope sigma as fractions of the document's length, for words in
 each tenth of their document. For saliency-selection, the figure is the share of the attention that passes the gate (1
-with the normalised form). Layers without the mechanisms are left out.
+for the normalised form). Layers without these mechanisms are omitted.
 """
 
 import argparse
@@ -40,12 +40,12 @@ class Means:
         self._counts[name] = self._counts[name] + counts
 
     def result(self) -> Dict[str, List[Any]]:
-        """Return the means by the name of the figure."""
+        """Return the mean of each figure."""
         return {name: rounded(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
 
 
 def rounded(values: Tensor) -> List[Any]:
-    """The means as lists of numbers with four digits."""
+    """Return the means as lists of numbers rounded to four digits."""
     return torch.round(values.double(), decimals=4).tolist()
 
 
@@ -71,7 +71,7 @@ def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor
 
 @torch.no_grad()
 def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
-    """Measure each module's figures, over the first ``pairs`` of a data set."""
+    """Measure the figures of each module over the first ``pairs`` of a data set."""
     dataset = task.dataset(subset)
     found: Dict[str, Means] = defaultdict(Means)
     model.eval()
@@ -90,13 +90,18 @@ def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[st
 
 
 def main() -> None:
-    """Measure, and write JSON."""
+    """Measure the attention and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="folder made by scripts/train.sh")
     parser.add_argument("--prepared", type=Path, required=True, help="its prepared data")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: %(default)s")
     parser.add_argument("--subset", default="valid", help="data set (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=200, help="number of pairs, from the first (default: %(default)s)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=200,
+        help="number of pairs to measure, from the start of the data set (default: %(default)s)",
+    )
     parser.add_argument("--json", type=Path, required=True, help="file to write")
     args = parser.parse_args()
     logging.getLogger("fairseq").setLevel(logging.WARNING)

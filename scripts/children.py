@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Run commands that end with the process that started them, even if it is killed. Needs only Python.
+"""Run commands that end with the process that started them, even if this process is killed. The script requires only
+Python.
 
     scripts/children.py PARENT COMMAND ...
 
-Turns into the command, which is terminated when its parent, the process PARENT, ends. Python scripts import this file.
+The script replaces itself with the command, which is terminated when its parent process PARENT ends. Python scripts
+import this file.
 """
 
 import ctypes
@@ -23,7 +25,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
     """Start a command that is terminated when this process ends, even if it is killed.
 
     Args:
-        held: file descriptors of locks. The command inherits them, so that a lock lasts as long as the command.
+        held: file descriptors of locks that the command inherits, so that each lock lasts as long as the command.
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
@@ -38,9 +40,9 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
 
 def _terminate_with(parent: int, prctl: Any) -> None:
-    """Let Linux terminate this process, and the command that it turns into, when its parent ends."""
+    """Let Linux terminate this process, and the command with which it is replaced, when its parent ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # the parent may have ended before prctl was called
+    if os.getppid() != parent:  # the parent may have ended before the call of prctl
         os._exit(128 + signal.SIGTERM)
 
 
@@ -52,7 +54,7 @@ def on_signals(handler: Callable[[int, Any], None]) -> None:
 
 
 def end_with_parent() -> None:
-    """Terminate this process when its parent has ended, for example a script that was killed."""
+    """Terminate this process when its parent has ended, for example because the parent was killed."""
     parent = os.getppid()
 
     def look() -> None:
@@ -64,10 +66,10 @@ def end_with_parent() -> None:
 
 
 def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
-    """Run a command and wait for it; a signal to end this process is passed on to the command.
+    """Run a command and wait for it. Signals to end this process are forwarded to the command.
 
     Returns:
-        the command's exit status; 128 plus the number of the signal if a signal ended it or this process.
+        exit status of the command, or 128 plus the number of the signal that ended the command or this process.
     """
     ended_by = 0
     child = start(command, held, **options)

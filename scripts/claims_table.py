@@ -1,6 +1,7 @@
-"""All claims of the papers, each with a verdict, an answer from records, or the trainings that would decide it.
+"""Table of all claims in the papers, each with a verdict, an answer from records, or the trainings required for a
+verdict.
 
-scripts/results_page.py puts the table into docs/results.md.
+scripts/results_page.py inserts the table into docs/results.md.
 """
 
 import json
@@ -15,17 +16,17 @@ Record = Dict[str, Any]
 Records = Dict[str, List[Record]]
 NGRAMS = (1, 2, 3, 4)
 MOST = 200
-"""Largest number of trainings a side that is given; more are "more than" this."""
+"""Maximum number of trainings per side that is shown exactly; larger numbers are shown as "more than" this."""
 
 
 class Answers(NamedTuple):
     """Sources of an answer.
 
     Attributes:
-        systems: records of a corpus, by system.
-        verdicts: "FIRST minus SECOND" -> its difference and verdict, on this corpus.
+        systems: records of a corpus for each system.
+        verdicts: "FIRST minus SECOND" -> difference and verdict on this corpus.
         deviation: standard deviation of a system's mean ROUGE between seeds, on this corpus.
-        benchmarks: folder of the benchmarks' records.
+        benchmarks: folder with the records of the benchmarks.
     """
 
     systems: Records
@@ -35,16 +36,16 @@ class Answers(NamedTuple):
 
 
 Answer = Callable[[Answers], Optional[str]]
-"""Text of a cell; None if there are no records."""
+"""Text of a cell, or None without records."""
 
 
 class Row(NamedTuple):
-    """A claim of a paper.
+    """Claim of a paper.
 
     Attributes:
-        published: size of the difference in mean ROUGE, where the paper gives one.
-        answer: takes the answer from records.
-        needs: what is missing for an answer, where there are no records.
+        published: difference in mean ROUGE, if the paper reports one.
+        answer: function that derives the answer from records.
+        needs: what is missing for an answer, if there are no records.
     """
 
     paper: str
@@ -56,13 +57,13 @@ class Row(NamedTuple):
 
 
 def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
-    """Mean of a figure over the trainings of a system; None without any."""
+    """Compute the mean of a figure over the trainings of a system; None without trainings."""
     records = systems.get(system)
     return float(np.mean([figure(record) for record in records])) if records else None
 
 
 def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
-    """Format differences between two systems' figures, first minus second: "+1.2 / -0.3 (3, 1 trainings)"."""
+    """Format differences between figures of two systems, first minus second, as "+1.2 / -0.3 (3, 1 trainings)"."""
     values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
     if any(value is None for pair in values for value in pair):
         return None
@@ -71,12 +72,12 @@ def changes(systems: Records, first: str, second: str, figures: Sequence[Callabl
 
 
 def rouge(part: str, metric: str) -> Callable[[Record], float]:
-    """The "f1", "precision" or "recall" of a metric."""
+    """Return a function for the "f1", "precision" or "recall" of a metric."""
     return lambda record: float(record["rouge"]["scores"][metric][part])
 
 
 def analysed(name: str) -> Callable[[Record], float]:
-    """A figure of etads-analyse."""
+    """Return a function for a figure of etads-analyse."""
     return lambda record: float(record["analysis"][name] or 0)
 
 
@@ -84,12 +85,12 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 def verdict(first: str, second: str) -> Answer:
-    """The verdict of a comparison."""
+    """Answer with the verdict of a comparison."""
     return lambda answers: answers.verdicts.get(f"{first} minus {second}")
 
 
 def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
-    """Differences of figures of two systems."""
+    """Answer with differences between figures of two systems."""
 
     def answer(answers: Answers) -> Optional[str]:
         found = changes(answers.systems, first, second, figures)
@@ -99,7 +100,7 @@ def differences(first: str, second: str, *figures: Callable[[Record], float], wh
 
 
 def gains_by_metric(answers: Answers) -> Optional[str]:
-    """Gains of focus and of saliency in ROUGE-1, 2 and L."""
+    """Answer with the gains of focus and saliency in ROUGE-1, 2 and L."""
     found = []
     for name in ("focus", "saliency"):
         gain = changes(
@@ -112,7 +113,7 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
 
 
 def repeats(answers: Answers) -> Optional[str]:
-    """Repeated bigrams and trigrams of etads."""
+    """Answer with the percentages of repeated bigrams and trigrams of etads."""
     found = [mean_of(answers.systems, "etads", analysed(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
         return None
@@ -120,7 +121,7 @@ def repeats(answers: Answers) -> Optional[str]:
 
 
 def copied(first: str) -> Answer:
-    """The copy rate of a system."""
+    """Answer with the copy rate of a system."""
 
     def answer(answers: Answers) -> Optional[str]:
         value = mean_of(answers.systems, first, analysed("copy rate"))
@@ -130,7 +131,7 @@ def copied(first: str) -> Answer:
 
 
 def speed(answers: Answers) -> Optional[str]:
-    """Hours of an epoch and summaries a second on a processor."""
+    """Answer with the hours per epoch and the summaries per second on a processor."""
     rows = json.loads((answers.benchmarks / "presets.json").read_text(encoding="utf-8"))["presets"]
     names = ("gru_seq2seq", "es_transformer", "gated_es_transformer")
     hours, rates = ([f"{rows[name][key]}" for name in names] for key in ("hours of an epoch", "summaries a second"))
@@ -139,7 +140,7 @@ def speed(answers: Answers) -> Optional[str]:
 
 
 def trick(answers: Answers) -> Optional[str]:
-    """Ratio of a step with the full softmax to one with the large-vocabulary trick."""
+    """Answer with the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
@@ -225,12 +226,12 @@ ROWS = (
 
 
 def mean_rouge(record: Record) -> float:
-    """Mean of ROUGE-1, 2 and L (F1)."""
+    """Compute the mean of ROUGE-1, 2 and L (F1)."""
     return float(np.mean([rouge("f1", metric)(record) for metric in ROUGES]))
 
 
 def against_lead(answers: Answers, system: str) -> Optional[str]:
-    """Difference of a system's mean ROUGE to the best lead on record."""
+    """Compute the difference in mean ROUGE between a system and the best recorded lead."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
     value = mean_of(answers.systems, system, mean_rouge)
     if value is None or not leads:
@@ -240,7 +241,7 @@ def against_lead(answers: Answers, system: str) -> Optional[str]:
 
 
 def cost(row: Row, deviation: float) -> str:
-    """The number of trainings per side that would show the published size with 80 % power: uncorrected and
+    """Compute the number of trainings per side that would detect the published size with 80 % power, uncorrected and
     corrected.
     """
     if not row.published:
@@ -254,7 +255,7 @@ def cost(row: Row, deviation: float) -> str:
 
 
 def cell(row: Row, answers: Answers) -> str:
-    """The answer or, if there is none, the number of trainings needed for a decision."""
+    """Return the answer or, without an answer, the number of trainings required for a verdict."""
     found = row.answer(answers)
     needed = cost(row, answers.deviation)
     if found is None:
@@ -264,13 +265,13 @@ def cell(row: Row, answers: Answers) -> str:
 
 
 def rows_of(corpora: Dict[str, Answers]) -> Iterator[List[str]]:
-    """The cells of all claims, with a column for each corpus."""
+    """Return the cells of all claims, with a column for each corpus."""
     for row in ROWS:
         published = "" if row.published is None else f"{row.published:+.2f}"
         yield [row.paper, row.claim, row.where, published, *(cell(row, answers) for answers in corpora.values())]
 
 
 def deviation_of(systems: Records, means: Callable[[List[Record]], np.ndarray], seeds: int) -> float:
-    """Standard deviation of a system's mean ROUGE between seeds, pooled over systems with enough trainings."""
+    """Compute the standard deviation of mean ROUGE between seeds, pooled over systems with enough trainings."""
     variances = [means(records).var(ddof=1) for records in systems.values() if len(records) >= seeds]
     return float(np.sqrt(np.mean(variances))) if variances else float("nan")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Number the families of test documents of a Debian corpus, and mark those that are in the sample corpus, too.
+"""Number the families of test documents in a Debian corpus, and mark documents that also occur in the sample corpus.
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
 
 A family consists of the packages of one source package and of all source packages that share a text or (except for
-digits) a name with it; etads-debian keeps them in one split. A line per test pair: the family's name, a tab, and the
-split of the sample corpus that has the pair, or "-". Length limits and blocked n-grams were chosen on the sample, so
-its validation and test pairs do not count as unseen.
+digits) a name with it; etads-debian keeps them in one split. Each line of the output describes a test pair: the name of
+its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length limits and blocked n-grams
+were chosen on the sample, so its validation and test pairs are not regarded as unseen.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from fairseq_etads.text.atomic import SPLITS
 
 
 def lines(path: Path) -> List[str]:
-    """The lines of a text file."""
+    """Read the lines of a text file."""
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def main() -> None:
-    """Print a line per test pair."""
+    """Print one line per test pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, help="folder that etads-debian made")
+    parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
     corpus = parser.parse_args().corpus
     names = [line.split("\t") for line in lines(corpus / "test.package")]
     texts = zip(lines(corpus / "test.source"), lines(corpus / "test.target"))

@@ -1,6 +1,7 @@
-"""MkDocs hooks for the site of docs/: pages from elsewhere, links between them, and the API reference.
+"""MkDocs hooks for the site of docs/: pages from other folders, links between pages, and the API reference.
 
-mkdocs.yml names this file twice: as hooks, and (``Roles``) as an extension of griffe, which reads the docstrings.
+mkdocs.yml refers to this file twice: for the hooks, and for ``Roles``, an extension of griffe, which reads the
+docstrings.
 """
 
 import json
@@ -30,11 +31,11 @@ _ROLE = re.compile(r":\w+:`~?\.*([\w.]+)`")
 _SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
 
 
-@event_priority(100)  # this must run before mkdocstrings reads its paths
+@event_priority(100)  # must run before mkdocstrings reads its paths
 def on_config(config):
     """Let griffe find both packages under their installed names."""
     folder = tempfile.TemporaryDirectory()
-    config.extra["packages"] = folder  # the folder is deleted together with the configuration
+    config.extra["packages"] = folder  # the folder is deleted with the configuration
     for name, path in PACKAGES.items():
         os.symlink(path, Path(folder.name) / name)
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [folder.name]
@@ -42,7 +43,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the pages that are not in docs/."""
+    """Add the pages from outside docs/."""
     for path, page in ELSEWHERE.items():
         content = (ROOT / path).read_text(encoding="utf-8")
         text = notebook_page(json.loads(content)) if path.endswith(".ipynb") else content
@@ -53,16 +54,16 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Turn links to files outside docs/ into links to their pages."""
+    """Convert links to files outside docs/ to links to the corresponding pages."""
     path = page.file.src_uri
     return markdown if page.file.generated_by else with_links(markdown, f"docs/{path}")
 
 
 def with_links(text: str, path: str) -> str:
-    """Turn links to files of the repository in a page's text into links between pages of the site.
+    """Convert links to repository files in the text of a page to links between pages of the site.
 
     Args:
-        path: path of the page's file in the repository.
+        path: path of the page in the repository.
     """
 
     def of_site(match):
@@ -70,14 +71,14 @@ def with_links(text: str, path: str) -> str:
             return match[0]
         target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
         page = ELSEWHERE.get(target, target[len("docs/") :] if target.startswith("docs/") else None)
-        # MkDocs warns of links to files that are not pages.
+        # MkDocs warns about links to files that are not pages.
         return match[0] if page is None else match[1] + page + match[3]
 
     return _LINK.sub(of_site, text)
 
 
 def notebook_page(notebook: dict) -> str:
-    """A Jupyter notebook as Markdown: its text, its code, and the output of the code."""
+    """Convert a Jupyter notebook to Markdown with its text, its code and the output of the code."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -92,7 +93,7 @@ def notebook_page(notebook: dict) -> str:
 
 
 def api_pages() -> dict:
-    """Make a page for each folder of modules: page -> text, which mkdocstrings fills with their docstrings."""
+    """Create a page for each folder of modules: page -> text, into which mkdocstrings inserts the docstrings."""
     pages = {}
     for package, root in PACKAGES.items():
         for folder in [root, *sorted(path.parent for path in root.glob("*/**/__init__.py"))]:
@@ -104,10 +105,10 @@ def api_pages() -> dict:
 
 
 class Roles(griffe.Extension):
-    """Turns Sphinx's roles in docstrings (``:func:`rouge```) into links of MkDocs."""
+    """Converter of Sphinx roles in docstrings (``:func:`rouge```) to MkDocs links."""
 
     def on_package(self, *, pkg, **_):
-        """Change the docstrings of a package that has been read."""
+        """Convert the docstrings of a package after it has been read."""
         self._change(pkg)
 
     def _change(self, obj):
@@ -120,12 +121,14 @@ class Roles(griffe.Extension):
 
     @staticmethod
     def _link(obj, name):
-        """Link to the meaning of ``name`` in ``obj``; only the name if it is not in the reference."""
+        """Return a link to the object that ``name`` denotes in ``obj``, or only the name if the reference does not
+        contain it.
+        """
         shown = f"`{name}`"
         try:
             target = obj.modules_collection[name if name.startswith(tuple(PACKAGES)) else obj.resolve(name)]
             while target.is_alias:
                 target = target.final_target
-        except Exception:  # the name is from another package, or relative to one
+        except Exception:  # the name belongs to another package or is relative to a package
             return shown
         return f"[{shown}][{target.path}]" if target.has_docstring and target.is_public else shown

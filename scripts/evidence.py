@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Store the results of a run of scripts/reproduce/evidence.sh, from which scripts/results_page.py writes
-docs/results.md.
+"""Store the results of scripts/reproduce/evidence.sh, from which scripts/results_page.py creates docs/results.md.
 
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py choose --corpus debian --text TEXT --kinds lead-8-words lead-12-words
@@ -9,13 +8,13 @@ docs/results.md.
     python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
-"extract" writes extracts of the test documents, by an untrained system. "choose" finds the best of several on the
-validation pairs, and writes results/extracts.json. "record" stores a run. The others convert words for fairseq's
-example of a pointer-generator, and its summaries back.
+"extract" writes extracts of the test documents with an untrained system. "choose" finds the best of several such
+systems on the validation pairs and writes results/extracts.json. "record" stores a run. The other commands convert
+words to the format of fairseq's pointer-generator example, and its summaries back to text.
 
-A record is results/CORPUS/SYSTEM-SEED.json, with the command, the code and the machine, the scores of every test
-document, and the log-likelihood of every reference. So significance tests need only records, and later runs can be
-compared with earlier ones.
+A record is a file results/CORPUS/SYSTEM-SEED.json. It contains the command, the versions of the code and the machine,
+the scores of every test document, and the log-likelihood of every reference. Significance tests therefore require only
+records, and later runs can be compared with earlier ones.
 """
 
 import argparse
@@ -41,16 +40,16 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 FORMAT = "fairseq-etads evidence 1"
 MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
-"""Figures of the mechanisms that criterions log in training."""
+"""Figures about the mechanisms that criterions log during training."""
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file."""
+    """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def training_command(run: Path) -> str:
-    """The command that trained ``run``, with placeholders DATA, RUN and FAIRSEQ for the folders."""
+    """Return the command that trained ``run``, with placeholders DATA, RUN and FAIRSEQ for the folders."""
     command = (run / "finished.txt").read_text(encoding="utf-8").strip()
     command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
     command = re.sub(r"\S+(?=/examples/pointer_generator)", "FAIRSEQ", command)
@@ -58,7 +57,7 @@ def training_command(run: Path) -> str:
 
 
 def parameters(log: Path) -> int:
-    """Number of parameters of the training with this log."""
+    """Read the number of parameters from the log of a training."""
     found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise ValueError(f"{log}: no number of parameters in fairseq-train's log")
@@ -66,25 +65,25 @@ def parameters(log: Path) -> int:
 
 
 def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
-    """Name of a mechanism's figure -> its value after the first step, after a tenth of the training, after two tenths
-    ...
+    """Map each figure of a mechanism to its values after the first step, after a tenth of the training, after two
+    tenths ...
     """
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
 
 
 def tenths(steps: List[int]) -> List[int]:
-    """The first of the steps, and the ones nearest to 1/10, 2/10 … 10/10 of the last."""
+    """Return the first step and the steps nearest to 1/10, 2/10 … 10/10 of the last step."""
     return [steps[0], *(min(steps, key=lambda step: abs(step - steps[-1] * part / 10)) for part in range(1, 11))]
 
 
 def git(*arguments: str) -> str:
-    """Output of git in the repository."""
+    """Return the output of a git command in the repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def processor() -> str:
-    """The processor's name, and its widest instructions."""
+    """Return the name of the processor and its widest instructions."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     name = re.search(r"model name\s*: (.+)", text)
@@ -93,7 +92,7 @@ def processor() -> str:
 
 
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
-    """Part of a record about a trained system."""
+    """Return the part of a record that is specific to trained systems."""
     path = find_log(str(run))
     log, file = read_log(path), likelihood_file(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
@@ -114,7 +113,7 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
 
 
 def record(args: argparse.Namespace) -> None:
-    """Write the record of a run, which has rouge.json, scores.jsonl, analysis.json and perhaps attention.json."""
+    """Write the record of a run, which contains rouge.json, scores.jsonl, analysis.json and maybe attention.json."""
     run = args.run
     rouge = read_json(run / "rouge.json")
     lines = [json.loads(line) for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -141,16 +140,18 @@ def record(args: argparse.Namespace) -> None:
 
 
 def one_line_each(content: Dict[str, Any]) -> str:
-    """Format JSON with a line for each entry, so that diffs show single entries."""
+    """Format JSON with one line per entry, so that diffs show single entries."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
 
 EXTRACT = re.compile(r"(?:(lead|oracle|textrank|lexrank)-(\d+)|(lead|textrank|lexrank)-(\d+)-words)")
-"""Kinds of extracts: a number of sentences, or of words."""
+"""Kinds of extracts with a number of sentences or words."""
 
 
 def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
-    """An extract of each document: its beginning, its most central sentences, or those that match its summary best."""
+    """Yield an extract of each document: its beginning, its most central sentences, or the sentences that match its
+    summary best.
+    """
     named = EXTRACT.fullmatch(kind)
     if not named:
         names = "lead-N, lead-N-words, oracle-N, textrank-N, textrank-N-words, lexrank-N or lexrank-N-words"
@@ -166,17 +167,18 @@ def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> 
 
 
 def central_sentences(method: str, limit: int, in_words: bool, sentences: List[str]) -> List[str]:
-    """The most central sentences by sumy's TextRank or LexRank, in their order; or the first words of the most central.
+    """Return the most central sentences according to sumy's TextRank or LexRank in document order, or the first words
+    of the most central sentence.
 
     Args:
-        sentences: sentences of a document, which are split as for all other systems.
+        sentences: sentences of a document, split as for all other systems.
     """
-    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # an extra, for these two systems alone
+    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # an optional dependency of these two systems
     from sumy.summarizers.lex_rank import LexRankSummarizer
     from sumy.summarizers.text_rank import TextRankSummarizer
 
     class Words:
-        """The words of a sentence, as sumy asks for them."""
+        """Words of a sentence in the form that sumy requires."""
 
         def to_words(self, text: str) -> Tuple[str, ...]:
             return tuple(re.findall(r"[a-z0-9]+", text.lower()))
@@ -189,7 +191,7 @@ def central_sentences(method: str, limit: int, in_words: bool, sentences: List[s
 
 
 def read_text(folder: Path, split: str) -> List[List[str]]:
-    """Documents and summaries of a split."""
+    """Read the documents and summaries of a split."""
     return [(folder / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES]
 
 
@@ -200,7 +202,7 @@ def write_extracts(args: argparse.Namespace) -> None:
 
 
 def choose(args: argparse.Namespace) -> None:
-    """Score extracts of the validation documents, and store the scores and the best of each method."""
+    """Score extracts of the validation documents, and store the scores and the best extract of each method."""
     documents, references = read_text(args.text, "valid")
     found = {}
     for kind in args.kinds:
@@ -224,7 +226,7 @@ def choose(args: argparse.Namespace) -> None:
 
 
 def words(args: argparse.Namespace) -> None:
-    """Write words of prepared data for fairseq's example, truncated, and its dictionary, with positions."""
+    """Write the truncated words of prepared data, and the dictionary with positions, for fairseq's example."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
     entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
     places = [f"<unk-{place}> 0" for place in range(args.lengths[0])]
@@ -238,11 +240,11 @@ def words(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Write the best summaries of fairseq's example for the test documents, as tokens, in the documents' order.
+    """Write the best summaries of fairseq's example for the test documents as tokens, in the order of the documents.
 
-    The search is this project's, as for all systems, because fairseq's own does not block n-grams on a CPU.
+    As for all systems, this project's search is used, because fairseq's own search does not block n-grams on a CPU.
     """
-    import torch  # imported here, because the other commands do not need it
+    import torch  # imported here, because the other commands do not require it
     from fairseq import checkpoint_utils, utils
 
     from fairseq_etads.generation import SummaryGenerator
@@ -271,7 +273,7 @@ def search(args: argparse.Namespace) -> None:
 
 
 def detokenise(args: argparse.Namespace) -> None:
-    """Write lines of words of prepared data as text."""
+    """Convert lines of words in prepared data to text."""
     from fairseq_etads.jobs.runs import detokenizer_of  # imported here, because it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
@@ -298,19 +300,21 @@ def main() -> None:
     choosing.add_argument("--corpus", required=True)
     choosing.add_argument("--kinds", nargs="+", required=True, help="as --kind of extract")
     choosing.add_argument("--results", type=Path, default=RESULTS, help="file for the results (default: %(default)s)")
-    cutting = commands.add_parser("words", help="convert prepared data for fairseq's example of a pointer-generator")
+    cutting = commands.add_parser("words", help="convert prepared data for fairseq's pointer-generator example")
     cutting.set_defaults(run_command=words)
     cutting.add_argument("folder", type=Path, help="folder for the files")
     cutting.add_argument("--prepared", type=Path, required=True)
     cutting.add_argument(
         "--lengths", type=int, nargs=2, required=True, help="maximum numbers of words of documents and summaries"
     )
-    searching = commands.add_parser("search", help="write the summaries of fairseq's example, as tokens")
+    searching = commands.add_parser("search", help="write the summaries of fairseq's example as tokens")
     searching.set_defaults(run_command=search)
     searching.add_argument("checkpoint", type=Path)
     searching.add_argument("tokens", type=Path, help="file to write")
-    searching.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess for the example")
-    searching.add_argument("--user-dir", type=Path, required=True, help="the example's pointer_generator_src")
+    searching.add_argument(
+        "--data", type=Path, required=True, help="output folder of fairseq-preprocess for the example"
+    )
+    searching.add_argument("--user-dir", type=Path, required=True, help="folder pointer_generator_src of the example")
     searching.add_argument("--cpu", action="store_true", help="do not use a GPU")
     for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
         searching.add_argument(option, type=int, required=True, help="as in etads-summarize")
@@ -318,13 +322,15 @@ def main() -> None:
     joining.set_defaults(run_command=detokenise)
     joining.add_argument("words", type=Path)
     joining.add_argument("text", type=Path, help="file to write")
-    joining.add_argument("--prepared", type=Path, required=True, help="prepared data of the words")
+    joining.add_argument(
+        "--prepared", type=Path, required=True, help="folder of the prepared data that contains the words"
+    )
     recording = commands.add_parser("record", help="store the record of a run")
     recording.set_defaults(run_command=record)
     recording.add_argument(
         "run",
         type=Path,
-        help="folder with rouge.json, scores.jsonl and analysis.json, and the training log if the system was trained",
+        help="folder with rouge.json, scores.jsonl and analysis.json, and with the training log for a trained system",
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Run a fairseq command for the scripts: write its output to a file, and show the important parts on the terminal.
+"""Run a fairseq command for the scripts: write its output to a file and show the important parts on the terminal.
 
     scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
-It shows steps done and time left, validations with their samples, every kind of warning once, the amount of truncation,
-and the reason if the command fails. The exit status is the command's. One process at a time writes LOG.
+The script shows the number of steps, the remaining time, validations with their samples, every kind of warning once,
+the amount of truncation and, if the command fails, the reason. Its exit status is the exit status of the command. Only
+one process at a time writes LOG.
 """
 
 import argparse
@@ -28,13 +29,13 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import locked
 
 SHOWN_EVERY = 10.0
-"""Seconds between two lines of progress; a terminal shows all of them, in one place."""
+"""Seconds between two lines of progress. A terminal shows every line, but in the same place."""
 
 KEPT_LINES = 400
-"""Number of last lines of the output to search for the reason of a failure."""
+"""Number of lines at the end of the output in which to search for the reason of a failure."""
 
 LONGEST = 400
-"""Maximum number of characters shown of a message."""
+"""Maximum number of characters to show from a message."""
 
 MESSAGE = re.compile(r"^(?:[-\d]+ [\d:]+ \| (\w+) \| ([\w.]+) \| |(DEBUG|INFO|WARNING|ERROR|CRITICAL):([\w.]+):)(.*)")
 OUT_OF_MEMORY = re.compile(
@@ -44,11 +45,11 @@ OUT_OF_MEMORY = re.compile(
 )
 SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
 SAID_PLAINLY += ("WorkerEndedError",)
-"""Errors with a self-explanatory message; for others the name is also shown."""
+"""Errors with self-explanatory messages; for other errors, the name is also shown."""
 
 
 def last_option(command: List[str], *names: str) -> Optional[str]:
-    """Value of an option in a command, the last one if it is given several times."""
+    """Return the value of an option in a command, or the last value of a repeated option."""
     places = [place for place, word in enumerate(command[:-1]) if word in names]
     return command[places[-1] + 1] if places else None
 
@@ -68,8 +69,8 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
     """Explain in a sentence why the command failed.
 
     Args:
-        lines: the end of its output.
-        status: exit status of the process, or minus the signal that ended it.
+        lines: end of the output.
+        status: exit status of the process, or the negative number of the signal that ended it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -82,7 +83,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    # The reason is in one of the last two lines, because stdout and stderr may arrive in a different order.
+    # The reason is in one of the last two lines, because stdout and stderr may arrive in either order.
     usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
     if usage:
         said = usage[-1].group(1)
@@ -101,14 +102,15 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
 
 
 class Watcher:
-    """Reads the lines of fairseq's output and shows the important ones.
+    """Reader of fairseq's output that shows the important lines.
 
     Args:
-        command: the command that is run.
-        say: function that shows a line; its second argument tells whether the next line may replace it.
+        command: command to run.
+        say: function that shows a line; its second argument is true if the next line may replace this line.
         clock: function that returns the seconds since some fixed time.
-        usual_minutes: time after which to announce once the time left and that it can be interrupted.
-        documents: number of documents to summarise, if it summarises.
+        usual_minutes: time after which a message is shown once, with the remaining time and how to interrupt the
+            command.
+        documents: number of documents to summarise, if the command summarises.
     """
 
     def __init__(
@@ -228,7 +230,7 @@ class Watcher:
         return True
 
     def interrupted(self) -> None:
-        """Show from which step the same command continues."""
+        """Show the step from which the same command would continue."""
         if "train" not in os.path.basename(self.command[0]):
             return
         if self.saved:
@@ -254,7 +256,7 @@ class Watcher:
 
 
 class Terminal:
-    """Shows lines on stderr; on a terminal, the next line replaces a line of progress."""
+    """Writer of lines to stderr. On a terminal, the next line replaces a line of progress."""
 
     def __init__(self) -> None:
         self.replaces = False
@@ -263,14 +265,15 @@ class Terminal:
         is_terminal = sys.stderr.isatty()
         clear = "\r\033[K" if self.replaces else ""
         self.replaces = is_progress and is_terminal
-        # The terminal would obey an escape sequence in a message.
+        # A terminal would interpret escape sequences in a message.
         text = "".join(c if c.isprintable() else " " for c in text)
         sys.stderr.write(f"{clear}{text}" + ("" if self.replaces else "\n"))
         sys.stderr.flush()
 
 
 def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int] = ()) -> int:
-    """Run the command, write its output to ``log`` line by line, and return its exit status, or minus its signal.
+    """Run the command, write its output to ``log`` line by line, and return its exit status or the negative number of a
+    signal.
 
     Args:
         held: file descriptors of locks that the command inherits.
@@ -281,7 +284,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
     ended_by = 0
 
     def pass_signal_on(number: int, frame: object) -> None:
-        """Let the command save its state, and read its last messages; a second signal ends it at once."""
+        """Let the command save its state and read its last messages. A second signal ends it immediately."""
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -290,7 +293,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             child.terminate()
 
     children.on_signals(pass_signal_on)
-    # stdout and stderr have separate pipes, so that neither cuts into a line of the other.
+    # stdout and stderr use separate pipes, so that neither interrupts a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -324,7 +327,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log", metavar="LOG", help="file to append the output to")
+    parser.add_argument("log", metavar="LOG", help="file to which the output is appended")
     parser.add_argument(
         "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the command takes longer"
     )
@@ -345,10 +348,10 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
 
     Args:
         held: file descriptors of locks that the command inherits.
-        new: whether to replace the log by a new one.
+        new: whether to replace the existing log.
 
     Returns:
-        the exit status; 128 and the number of the signal that ended the command.
+        exit status, or 128 plus the number of the signal that ended the command.
 
     Raises:
         InputError: the log cannot be written, or there is no such command.

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Summarise by fairseq-generate or fairseq-interactive, and write the best summary of each document, in their order.
+"""Run fairseq-generate or fairseq-interactive, and write the best summary of each document in the order of the
+documents.
 
     scripts/fairseq_summaries.py LOG --names FILE --output OUT -- fairseq-generate ...
 
-LOG gets fairseq's output. FILE has the names of the documents, one per line. Only one process at a time writes OUT and
-LOG, and OUT appears when it is complete; - is standard output.
+fairseq's output is written to LOG. FILE contains the names of the documents, one per line. Only one process at a time
+writes OUT and LOG. OUT appears only when it is complete; - is standard output.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from fairseq_etads.text.files import read_lines
 
 
 def summarise(log: Path, names: List[str], output: str, command: List[str]) -> int:
-    """Run the command and write its summaries; returns its exit status."""
+    """Run the command, write its summaries, and return its exit status."""
     watcher = fairseq_log.Watcher(command, fairseq_log.Terminal().say, documents=len(names))
     with locked(log, "the log") as held:
         status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)

@@ -1,4 +1,4 @@
-"""Implementation of gpu_check.sh: run tests/gpu, time training steps and searches, and write one report.
+"""Implementation of gpu_check.sh: run tests/gpu, measure training steps and searches, and write a report.
 
 python scripts/gpu_check.py REPORT.json
 """
@@ -31,7 +31,7 @@ from fairseq_etads.generation import SummaryGenerator  # noqa: E402
 
 PRETENDED = "pretended_gpu" in sys.modules
 WORDS, DOCUMENT, SUMMARY, BATCH = (200, 30, 6, 2) if PRETENDED else (50_000, 400, 60, 32)
-"""Words in the dictionary, tokens per document and per summary, pairs per batch."""
+"""Words in the dictionary, tokens per document, tokens per summary, and pairs per batch."""
 TIMES = 1 if PRETENDED else 20
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
@@ -47,13 +47,14 @@ MODELS = {
     "etads, pointer": {"pointer": "soft"},
     "etads, FlexAttention": {"attention_kernel": "flex"},
 }
-"""Models of this project: name -> options; the first word is the preset. etads_basic is a plain Transformer."""
+"""Models of this project: name -> options. The first word of a name is the preset; etads_basic is a plain Transformer.
+"""
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu; returns counts of outcomes, names of failed tests, and the figures that tests recorded."""
+    """Run tests/gpu; return the counts of outcomes, the names of failed tests, and the figures recorded by tests."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
@@ -74,7 +75,7 @@ def plain_task():
 
 
 def build(name, task):
-    """Build a model on the GPU: this project's, or fairseq's Transformer of the same size."""
+    """Build a model of this project, or fairseq's Transformer of the same size, on the GPU."""
     torch.manual_seed(1)
     if name == FAIRSEQ:
         args = Namespace(arch="transformer", **SIZES)
@@ -84,7 +85,7 @@ def build(name, task):
 
 
 def batch():
-    """Make a batch of random documents and summaries on the GPU."""
+    """Create a batch of random documents and summaries on the GPU."""
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, WORDS, (BATCH, DOCUMENT), generator=generator)
     target = torch.randint(4, WORDS, (BATCH, SUMMARY), generator=generator)
@@ -107,7 +108,7 @@ def median_ms(step):
 
 
 def megabytes_of(step):
-    """Measure the most memory that a call takes on the GPU beyond what it starts with; 0 on a pretended GPU."""
+    """Measure the maximum GPU memory of a call in addition to the initial memory; 0 on a pretended GPU."""
     if PRETENDED:
         return 0
     torch.cuda.reset_peak_memory_stats()
@@ -117,7 +118,7 @@ def megabytes_of(step):
 
 
 def training_times(task, name, dtype):
-    """Measure the forward and backward pass of a batch, in milliseconds and megabytes."""
+    """Measure the forward and backward passes of a batch, in milliseconds and megabytes."""
     model, sample = build(name, task).train(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
@@ -131,7 +132,7 @@ def training_times(task, name, dtype):
 
 
 def criterion_options(name, options):
-    """Options of the loss, this project's or fairseq's own."""
+    """Return the options of the loss, for this project's criterion or fairseq's own."""
     from device_steps import options_of_criterion
 
     kind = "label_smoothed_cross_entropy" if name == FAIRSEQ else "summarization_nll"
@@ -139,7 +140,7 @@ def criterion_options(name, options):
 
 
 def search_times(task, name, dtype):
-    """Measure a search with beam 5 for summaries of the maximum length, in milliseconds and megabytes."""
+    """Measure a search with a beam of 5 for summaries of the maximum length, in milliseconds and megabytes."""
     model, sample = build(name, task).eval(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     sample["net_input"].pop("prev_output_tokens")
@@ -153,7 +154,7 @@ def search_times(task, name, dtype):
 
 
 def timings():
-    """Measure the rows of the tables: "what, format" -> model -> milliseconds, or the error, and megabytes."""
+    """Measure the rows of the tables: "what, format" -> model -> milliseconds (or the error) and megabytes."""
     rows, memory = {}, {}
     for what, measure in (("training step", training_times), ("search", search_times)):
         for number_format, dtype in FORMATS.items():
@@ -163,7 +164,7 @@ def timings():
                 try:
                     milliseconds, memory[row][name] = measure(plain_task(), name, dtype)
                     rows[row][name] = round(milliseconds, 2)
-                except RuntimeError as error:  # the memory is too small, or the GPU lacks the format
+                except RuntimeError as error:  # the memory is too small, or the GPU does not support the format
                     rows[row][name] = str(error).splitlines()[0]
     return rows, memory
 

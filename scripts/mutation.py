@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Find faults that the tests would miss by introducing thousands of small faults into the code, one at a time.
+"""Find faults that the tests would miss, by introducing thousands of small faults into the code, one at a time.
 
   scripts/mutation.py [options] [MODULE ...]
 
-mutmut (`pip install -e .[mutation]`) makes the mutants: an operator is exchanged, a number is increased by one, or an
-argument is omitted. A mutant is *killed* if a test fails on it; one that *survives* shows a missing test, or changes
-nothing that can be seen. Each module is tested by the few tests about it, and each mutant by the tests that call the
-mutated function, in a fork of a process that has already imported torch. Module-level constants are not mutated, nor
-are defaults of dataclasses and functions with decorators.
+mutmut (`pip install -e .[mutation]`) creates the mutants by exchanging an operator, increasing a number by one, or
+omitting an argument. A mutant is *killed* if a test fails with it. A mutant that *survives* indicates a missing test,
+or has no visible effect. Each module is tested only by the tests about this module. Each mutant is tested by the tests
+that call the mutated function, in a fork of a process that has already imported torch. Module-level constants, defaults
+of dataclasses, and functions with decorators are not mutated.
 
-Results are kept in --out. When started again, the script continues where it was interrupted. It repeats survivors if
-tests have changed since, and all mutants of functions that have changed. It prints a table and, for every survivor, its
-diff.
+Results are stored in --out, so that the script continues after an interruption. It tests survivors again if tests have
+changed, and all mutants of changed functions. It prints a table and the diff of every survivor.
 """
 
 import argparse
@@ -44,7 +43,7 @@ TESTS = {
     "search/rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
-"""Tests in tests/unit/ of each module, which run in seconds."""
+"""Tests of each module in tests/unit/, which run in seconds."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
@@ -54,14 +53,14 @@ def fail(message):
 
 
 def selected(name):
-    """Path of a test module in the repository, with the test that ``name`` may select in it."""
+    """Return the path of a test module in the repository, including the test that ``name`` may select."""
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])
 
 
 def lay_out(module, folder):
-    """Make mutmut's working folder: copies of the package and the tests, and its settings for this module."""
+    """Create mutmut's working folder with copies of the package and the tests, and settings for this module."""
     for name in ("fairseq_etads", "tests"):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -78,7 +77,7 @@ def lay_out(module, folder):
 
 
 def forget_survivors(module, folder):
-    """If tests have changed, reset survivors and the record of functions that each test calls."""
+    """If tests have changed, reset the survivors and the record of the functions that each test calls."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -96,7 +95,7 @@ def forget_survivors(module, folder):
 
 
 def mutmut(folder, *arguments, **options):
-    # Modules on PYTHONPATH would be imported instead of the mutants.
+    # Modules in PYTHONPATH would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)
@@ -153,7 +152,7 @@ def main():
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
     parser.add_argument("--version", action="version", version=f"mutation.py {version}")
     parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"modules to test, of these (default: all): {', '.join(TESTS)}"
+        "modules", nargs="*", metavar="MODULE", help=f"modules to test (default: all), out of: {', '.join(TESTS)}"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
     parser.add_argument(

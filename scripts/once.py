@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Run a command unless its outputs exist and were made by the same command from the same files.
+"""Run a command unless its outputs already exist and were made by the same command from the same files.
 
     scripts/once.py --makes FILE ... [--reads PATH ...] [--keeps FILE] [--record RECORD] -- COMMAND ...
 
-PATH is a file, or a folder that stands for all files directly in it. FILE.made.json, named after the first output,
+PATH is a file, or a folder that represents all files directly in it. FILE.made.json, named after the first output,
 records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
-by another command or from other contents. --keeps FILE is an output, too: the text that the command prints. If there is
-nothing to do, this text is printed from FILE. The exit status is the command's.
+by another command or from other contents. --keeps FILE is another output, which contains the text that the command
+prints. If there is nothing to do, this text is printed from FILE. The exit status is the exit status of the command.
 """
 
 import argparse
@@ -28,12 +28,12 @@ RECORD = ".made.json"
 
 
 def digests(files: List[Path]) -> Dict[str, Optional[str]]:
-    """Compute the SHA-256 of each file; None for a missing one."""
+    """Compute the SHA-256 of each file; None for missing files."""
     return {str(path): sha256(path) if path.is_file() else None for path in files}
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
-    """List the files of paths and of folders among them, except outputs and hidden or incomplete files."""
+    """List the files in ``paths`` and directly in folders among them, except outputs and hidden or incomplete files."""
     found: List[Path] = []
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -44,7 +44,7 @@ def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
 
 
 def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
-    """Tell whether all outputs match the record at ``path``, and the record matches the wanted command and inputs."""
+    """Return whether all outputs match the record at ``path``, and the record matches the wanted command and inputs."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -55,7 +55,7 @@ def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
 def run_once(
     makes: List[Path], reads: List[Path], keeps: Optional[Path], record: Optional[Path], command: List[str]
 ) -> int:
-    """Run the command if its outputs have to be made; returns its exit status."""
+    """Run the command if its outputs have to be made, and return its exit status."""
     if keeps is not None:
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
@@ -78,14 +78,14 @@ def run_once(
 
 
 def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
-    """Run the command; its standard output is written to ``keeps``, if given."""
+    """Run the command and, if ``keeps`` is given, write its standard output to this file."""
     if keeps is None:
         return children.call(command, held)
     with writing_by_name(keeps) as partial:
         with open(partial, "wb") as file:
             status = children.call(command, held, stdout=file)
         if status:
-            sys.exit(status)  # leaving in this way deletes the partial file
+            sys.exit(status)  # this exception deletes the partial file
     return 0
 
 

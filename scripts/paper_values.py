@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write a table of the recipes' deviations from the papers' values, which are in tests/reference/papers.yaml, into a
-page.
+"""Write a table of the recipes' deviations from the papers' values to a page. tests/reference/papers.yaml contains the
+values.
 
     scripts/paper_values.py docs/deviations.md
 
-The text between the two comments that name this script is replaced. Without an argument, it prints the table.
+The script replaces the text between the two comments with its name. Without an argument, it prints the table.
 """
 
 import sys
@@ -18,16 +18,16 @@ BEGIN, END = "<!-- scripts/paper_values.py -->", "<!-- end of the table -->"
 
 
 class Value(NamedTuple):
-    """A value in a paper and in its recipe.
+    """Value of an option in a paper and in its recipe.
 
     Attributes:
-        recipe: the recipe's entry in the table.
+        recipe: entry of the recipe in the table.
         kind: "training" or "search".
         run: name of the run without the seed.
-        paper: None if the paper does not give it, or was not available.
+        paper: value in the paper; None if the paper does not report it or was not available.
         where: section, "code", "memory" or "ours".
-        ours: the value that the recipe must have.
-        why: reason for a different value; or a remark.
+        ours: value that the recipe must use.
+        why: reason for a different value, or a remark.
     """
 
     recipe: str
@@ -46,7 +46,7 @@ def load() -> Dict[str, Any]:
 
 
 def values(table: Dict[str, Any]) -> Iterator[Value]:
-    """All values of the table."""
+    """Yield all values in the table."""
     for recipe, entry in table.items():
         for kind in ("training", "search"):
             for run, options in entry.get(kind, {}).items():
@@ -67,7 +67,9 @@ def _shown(value: Any) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Deviations and our own choices: for each recipe a list of options, with paper → here and the reason."""
+    """Format deviations and our own choices: for each recipe, a list of options with the values (paper → here) and the
+    reason.
+    """
     rows: Dict[str, List[str]] = {}
     for value in values(table):
         row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Print the unit tests of a change, the nearest first, up to a minute's worth on two cores.
+"""Print the unit tests related to a change, the nearest first, which together take up to a minute on two cores.
 
   scripts/quick_tests.py [--base COMMIT] [--seconds N] [FILE ...]
 
-The change is the difference from a commit (default: HEAD, that is, uncommitted changes), including new files; or the
-given files. First come changed tests and tests that import a changed module; then tests that name a changed file of
-another kind; then other tests of its package; then tests of the packages that import it. If nothing has changed, a core
-of tests is printed: equations, pointers, search, losses, models, preparation, scores.
+The change is the difference from a commit (default: HEAD, that is, uncommitted changes), including new files, or
+consists of the given files. The order is: changed tests and tests that import a changed module; tests that name a
+changed file of another kind; other tests of its package; tests of the packages that import it. If nothing has changed,
+the script prints a core of tests: equations, pointers, search, losses, models, preparation and scores.
 
-tests/seconds.json has the time of each test file. `pytest --junitxml FILE` measures it, and --record FILE writes it
-there. The whole suite starts its longest files first by that table.
+tests/seconds.json contains the time of each test file. `pytest --junitxml FILE` measures the times, and --record FILE
+writes them to the table. The whole suite uses the table to start its longest files first.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = ROOT / "tests" / "seconds.json"
 UNKNOWN = 3.0
-"""Assumed seconds of a file that has not been measured."""
+"""Assumed time, in seconds, of a file that has not been measured."""
 FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
-"""Name of the package in each folder."""
+"""Names of the packages in each folder."""
 CORE = """
 attention/test_attention attention/test_recurrent_attention layers/test_pointer layers/test_aggregation
 vocabulary/test_batch_vocab vocabulary/test_candidates search/test_penalties search/test_blocking search/test_generation
@@ -36,13 +36,13 @@ data/test_labels evaluation/test_rouge evaluation/test_rewards text/test_words t
 project/test_imports project/test_reference_table
 """
 NEAREST, USERS, PACKAGE, PACKAGES = range(4)
-"""Levels of distance: the test or an import of it has changed; it names a changed file; it tests the same package; it
-tests a package that imports it.
+"""Levels of distance: the test or one of its imports has changed; the test names a changed file; it tests the same
+package; it tests a package that imports the changed package.
 """
 
 
 def seconds() -> Dict[str, float]:
-    """Time of each test file, by its path in the repository, when it runs alone."""
+    """Read the time of each test file, when it runs alone; paths in the repository are the keys."""
     return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
 
 
@@ -51,7 +51,7 @@ def unit_tests() -> List[str]:
 
 
 def module_name(path: str) -> str:
-    """Name by which a file is imported; empty if it is not."""
+    """Return the name by which a file is imported; empty for other files."""
     parts = Path(path).with_suffix("").parts
     if not path.endswith(".py"):
         return ""
@@ -65,7 +65,7 @@ def module_name(path: str) -> str:
 
 
 def imports(path: str) -> Iterator[str]:
-    """Names that a file imports, of modules and of their members."""
+    """Collect the names of modules and of their members that a file imports."""
     package = module_name(path).split(".")
     if not path.endswith("__init__.py"):
         package = package[:-1]
@@ -80,7 +80,7 @@ def imports(path: str) -> Iterator[str]:
 
 
 def folder_of(path: str) -> str:
-    """Folder of tests/unit that mirrors a file's package; empty for a file outside of the packages."""
+    """Return the folder of tests/unit for a file's package; empty for a file outside the packages."""
     parts = Path(path).parts
     if parts[0] == "preprocess":
         return "preprocess"
@@ -93,7 +93,7 @@ def folder_of(path: str) -> str:
 
 
 def packages_above(changed: Set[str]) -> Set[str]:
-    """Folders of the packages with a module, other than the plugin, that imports a changed one."""
+    """Return the folders of packages in which a module other than the plugin imports a changed module."""
     names = {module_name(path) for path in changed} - {""}
     found = set()
     for folder in FOLDERS:
@@ -105,10 +105,10 @@ def packages_above(changed: Set[str]) -> Set[str]:
 
 
 def distances(changed: Iterable[str]) -> Dict[str, int]:
-    """Distance of each related unit test from the change."""
+    """Compute the distance of each related unit test from the change."""
     changed = set(changed)
     names = {module_name(path) for path in changed} - {""}
-    # Tests import the package and call reference.NAME.
+    # Tests import the package reference and call reference.NAME.
     names |= {name.split(".")[0] for name in names if name.startswith("reference.")}
     folders, above = {folder_of(path) for path in changed} - {""}, packages_above(changed)
     others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]
@@ -128,7 +128,7 @@ def distances(changed: Iterable[str]) -> Dict[str, int]:
 
 
 def changed_files(base: str) -> List[str]:
-    """Paths of existing files that differ from a commit or are new."""
+    """List the existing files that differ from a commit or are new."""
     lines = []
     for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
         result = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -139,7 +139,7 @@ def changed_files(base: str) -> List[str]:
 
 
 def choose(changed: List[str], most: float) -> List[str]:
-    """Choose the nearest tests, quick ones first, within ``seconds`` in total, but at least one."""
+    """Choose the nearest tests, quick tests first, up to ``seconds`` in total, but at least one."""
     known = seconds()
     near = distances(changed) if changed else {f"tests/unit/{name}.py": 0 for name in CORE.split()}
     chosen: List[str] = []
@@ -151,12 +151,12 @@ def choose(changed: List[str], most: float) -> List[str]:
 
 
 def record(report: Path) -> None:
-    """Write each file's time from a pytest report; other times are not changed."""
+    """Write the time of each file in a pytest report to the table, without changing other times."""
     taken: Dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")
         while parts and not (ROOT / "/".join(parts)).with_suffix(".py").is_file():
-            parts.pop()  # the last part was the name of a class
+            parts.pop()  # the last part is the name of a class
         if parts:
             path = "/".join(parts) + ".py"
             taken[path] = taken.get(path, 0) + float(case.get("time", 0))
@@ -171,9 +171,9 @@ def main() -> None:
         usage=usage, description="\n".join(about), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: all changes known to git)")
-    parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="the commit to compare with (default: HEAD)")
-    parser.add_argument("--seconds", type=float, default=90, help="time for the tests, on one core (default: 90)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a pytest report, and exit")
+    parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="commit to compare with (default: HEAD)")
+    parser.add_argument("--seconds", type=float, default=90, help="total time of the tests on one core (default: 90)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a pytest report and exit")
     args = parser.parse_args()
     if args.record:
         if not args.record.is_file():

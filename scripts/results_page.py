@@ -3,7 +3,8 @@
 
     python scripts/results_page.py [--check | --table CORPUS]
 
---check writes nothing, and fails if the page does not match the records. scripts/reproduce/evidence.sh makes records.
+With --check, the script writes nothing and fails if the page does not match the records. scripts/reproduce/evidence.sh
+creates the records.
 """
 
 import argparse
@@ -28,25 +29,25 @@ CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed"}
 RESAMPLES = 10_000
 LEVEL = 0.05
 SEEDS = 3
-"""Trainings that a system needs for a verdict."""
+"""Number of trainings per system required for a verdict."""
 
 Record = Dict[str, Any]
 Records = Dict[str, List[Record]]
-"""Trainings of each system, by seed."""
+"""Trainings of each system, ordered by seed."""
 
 
 class Claim(NamedTuple):
-    """A paper's claim that one system is better than another."""
+    """Claim of a paper that one system is better than another."""
 
     paper: str
     text: str
     first: str
     second: str
     published: Optional[float] = None
-    """Published difference of the mean of ROUGE-1, 2 and L, where the paper gives one."""
+    """Published difference in the mean of ROUGE-1, 2 and L, if the paper reports one."""
 
     def can_be_tested(self, systems: Records) -> bool:
-        """True if both systems have records."""
+        """Whether both systems have records."""
         return self.first in systems and self.second in systems
 
 
@@ -184,7 +185,7 @@ BY_UNKNOWN = (
     ("pg_coverage", "words_lvt2k"),
     ("etads_basic", "words_lvt2k_temp_att"),
 )
-"""Systems with a pointer, and systems without one."""
+"""Systems with a pointer, and systems without a pointer."""
 UNKNOWN = "unknown words"
 
 
@@ -198,23 +199,23 @@ def read_records(folder: Path) -> Records:
 
 
 def scores_of(records: Sequence[Record]) -> np.ndarray:
-    """ROUGE-1, 2 and L and their mean (trainings, documents, 4)."""
+    """Return ROUGE-1, 2 and L and their mean (trainings, documents, 4)."""
     scores = np.array([[record["f1"][metric] for metric in METRICS] for record in records]).transpose(0, 2, 1)
     return np.concatenate([scores, scores.mean(axis=2, keepdims=True)], axis=2)
 
 
 def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
-    """Mean log-likelihood of a word (trainings, documents, 1)."""
+    """Return the mean log-likelihood per word (trainings, documents, 1)."""
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
 def same_words(first: Record, second: Record) -> bool:
-    """Tell whether the likelihoods of two systems are for the same words."""
+    """Return whether the likelihoods of two systems refer to the same words."""
     return "tokens" in first and all(first[name] == second.get(name) for name in ("tokens", "unknown"))
 
 
 class Difference(NamedTuple):
-    """Difference of one figure."""
+    """Difference between two systems in one figure."""
 
     value: float
     low: float
@@ -226,7 +227,9 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Differences of the columns of two arrays (trainings, documents, columns), with or without training variance."""
+    """Compare the columns of two arrays (trainings, documents, columns), with or without the variance between
+    trainings.
+    """
     if with_trainings:
         found = compare_trainings(first, second, RESAMPLES, SEED, families)
     else:
@@ -235,11 +238,12 @@ def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, wit
 
 
 class Documents(NamedTuple):
-    """The test documents of a corpus, in the order of the records' scores.
+    """Test documents of a corpus, in the order of the scores in the records.
 
     Attributes:
-        families: number of the family of each document (documents,).
-        unseen: whether each is in neither the validation nor the test pairs of the sample corpus (documents,).
+        families: family number of each document (documents,).
+        unseen: whether each document occurs in neither the validation nor the test pairs of the sample corpus
+            (documents,).
     """
 
     families: np.ndarray
@@ -248,7 +252,7 @@ class Documents(NamedTuple):
 
 @functools.cache
 def read_documents(results: Path, corpus: str, documents: int) -> Documents:
-    """Read CORPUS-families.tsv; without this file each document is a family, and all are unseen."""
+    """Read CORPUS-families.tsv. Without this file, each document is a family, and all documents are unseen."""
     path = results / f"{corpus}-families.tsv"
     if not path.is_file():
         return Documents(np.arange(documents), np.ones(documents, dtype=bool))
@@ -257,26 +261,26 @@ def read_documents(results: Path, corpus: str, documents: int) -> Documents:
 
 
 def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
-    """A Markdown table."""
+    """Format a Markdown table."""
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
 def source(records: Iterable[str]) -> str:
-    """The line below a table that names the folders of its records."""
+    """Return the line below a table that names the folders of its records."""
     return f"\nSource: {' and '.join(f'`results/{corpus}/`' for corpus in records)}.\n"
 
 
 class Comparison(NamedTuple):
-    """A claim on one corpus, with the records of both systems and their differences."""
+    """Claim on one corpus, with the records of both systems and their differences."""
 
     claim: Claim
     corpus: str
     first: List[Record]
     second: List[Record]
     scores: List[Difference]
-    """Differences of ROUGE-1, 2 and L and their mean."""
+    """Differences in ROUGE-1, 2 and L and in their mean."""
     likelihood: Optional[Difference]
-    """Difference of the likelihood; None if the two systems do not have the same words."""
+    """Difference in the likelihood; None if the systems predict different words."""
 
     @property
     def is_decidable(self) -> bool:
@@ -284,7 +288,7 @@ class Comparison(NamedTuple):
         return min(len(self.first), len(self.second)) >= SEEDS
 
     def cells(self) -> List[Any]:
-        """The cells of its row, without a verdict."""
+        """Cells of the comparison's row, without a verdict."""
         seeds = f"{len(self.first)}, {len(self.second)}"
         likelihood = ""
         if self.likelihood:
@@ -294,7 +298,7 @@ class Comparison(NamedTuple):
         return [*about, f"`{self.claim.first}` minus `{self.claim.second}`", seeds, *self.scores, likelihood]
 
     def reading(self, corrected: float) -> str:
-        """The verdict, by the corrected p-value, and its implication for the published size."""
+        """Return the verdict for the corrected p-value, and its implication for the published size."""
         mean = self.scores[3]
         verdict = "undecided"
         if corrected < LEVEL:
@@ -305,7 +309,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """All claims with records, on each corpus."""
+    """Compare the systems of all claims with records on each corpus."""
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
@@ -315,7 +319,7 @@ def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
 
 
 def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
-    """Test a claim on the unseen documents of a corpus, by all trainings of both systems."""
+    """Test a claim with all trainings of both systems on the unseen documents of a corpus."""
     families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
     families = np.unique(families[unseen], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
@@ -328,7 +332,7 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Holm's p-value of each comparison, among the comparisons of the same paper."""
+    """Compute Holm's p-value of each comparison among the comparisons of the same paper."""
     values = [0.0] * len(found)
     for paper in {comparison.claim.paper for comparison in found}:
         places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]
@@ -338,7 +342,7 @@ def corrected(found: Sequence[Comparison]) -> List[float]:
 
 
 def simulated(results: Path) -> str:
-    """The type-I error of the test in the simulation: "p < 0.05 in 4 to 6 % of comparisons of two equal systems"."""
+    """Describe the type-I error in the simulation: "p < 0.05 in 4 to 6 % of comparisons of two equal systems"."""
     path = results / "comparisons.json"
     if not path.is_file():
         return "not run"
@@ -351,7 +355,7 @@ def simulated(results: Path) -> str:
 
 
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """The claims with enough trainings for a verdict, and then those with single trainings."""
+    """Write the claims with enough trainings for a verdict, followed by the claims with single trainings."""
     found = comparisons(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
@@ -375,7 +379,9 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def all_claims_section(
     results: Path, records: Dict[str, Records], found: Sequence[Comparison], corrected_p: Sequence[float]
 ) -> Iterator[str]:
-    """Every claim of the papers: verdict, answer from records, or the number of trainings that would decide it."""
+    """Write every claim of the papers with its verdict, an answer from records, or the number of trainings for a
+    verdict.
+    """
     readings: Dict[str, Dict[str, str]] = {corpus: {} for corpus in records}
     p_values = iter(corrected_p)
     for comparison in found:
@@ -399,14 +405,16 @@ def all_claims_section(
 
 
 def seed_deviation(results: Path, corpus: str, systems: Records) -> float:
-    """Standard deviation of a system's mean ROUGE between seeds, on the unseen documents of a corpus."""
+    """Compute the standard deviation of mean ROUGE between seeds on the unseen documents of a corpus."""
     documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
     unseen = read_documents(results, corpus, documents).unseen
     return deviation_of(systems, lambda records: scores_of(records)[:, unseen, 3].mean(axis=1), SEEDS)
 
 
 def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """Differences of systems by the length of references, and by the number of their unknown words."""
+    """Write the differences between systems for parts of the documents, by length of the reference and number of
+    unknown words.
+    """
     rows = []
     for corpus, systems in records.items():
         for pairs, parts in ((BY_LENGTH, length_parts(systems)), (BY_UNKNOWN, unknown_parts(systems))):
@@ -426,7 +434,7 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def stratum_row(
     results: Path, corpus: str, systems: Records, pair: Tuple[str, str], name: str, chosen: np.ndarray
 ) -> List[Any]:
-    """Row of one comparison on the chosen documents (documents,) that are unseen."""
+    """Return the row of one comparison on the unseen ones of the chosen documents (documents,)."""
     first, second = (systems[system] for system in pair)
     families, unseen = read_documents(results, corpus, len(chosen))
     part = unseen & chosen
@@ -438,7 +446,9 @@ def stratum_row(
 
 
 def length_parts(systems: Records) -> Dict[str, np.ndarray]:
-    """Thirds of the documents by the words of the reference, without its end; empty without a record of words."""
+    """Divide the documents into thirds by the number of words in the reference, without its end; empty without records
+    of words.
+    """
     if "etads_basic" not in systems:
         return {}
     words = np.array(systems["etads_basic"][0]["tokens"]) - 1
@@ -450,11 +460,11 @@ def length_parts(systems: Records) -> Dict[str, np.ndarray]:
     }
     return {
         name: part for name, part in parts.items() if part.any()
-    }  # long references are cut, so one part can be empty
+    }  # long references are truncated, so one part can be empty
 
 
 def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
-    """Halves of the documents by the unknown words of the reference, for a model that cannot copy."""
+    """Divide the documents into halves by the number of unknown words in the reference for a model without copying."""
     for system in ("words_lvt2k", "words_lvt2k_temp_att"):
         if system in systems:
             unknown = np.array(systems[system][0]["unknown"])
@@ -464,7 +474,7 @@ def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
 
 
 def synthetic_section(results: Path) -> Iterator[str]:
-    """Accuracy of tiny models on the tasks that are each made for one mechanism."""
+    """Write the accuracy of tiny models on tasks that are each designed for one mechanism."""
     path = results / "synthetic_tasks.json"
     if not path.is_file():
         return
@@ -487,12 +497,12 @@ def synthetic_section(results: Path) -> Iterator[str]:
 
 
 def shown_p(p: float) -> str:
-    """A p-value with three digits, at least 0.001."""
+    """Format a p-value with three digits, but not below 0.001."""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 ANALYSED = {"words": "words", "copied": "copy rate", "new 2": "novel 2-grams", "rep. 2": "repeated 2-grams"}
-"""Figure of ``etads-analyse`` below each heading of a column."""
+"""Heading of a column -> figure of ``etads-analyse``."""
 
 
 OF_A_CORPUS = """\
@@ -509,11 +519,11 @@ Perplexities are comparable only between systems that predict the same words. Th
 a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
-"""Systems with perplexities that are for other words than in the other systems."""
+"""Systems with perplexities that refer to other words than in the other systems."""
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """Write the results of each training on a corpus, the best system first."""
+    """Write the results of each training on a corpus, starting with the best system."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
@@ -525,19 +535,19 @@ def systems_section(corpus: str, systems: Records) -> Iterator[str]:
 
 
 def sorted_records(systems: Records) -> List[Record]:
-    """All records of a corpus, the system with the best ROUGE first."""
+    """List all records of a corpus, starting with the system with the best ROUGE."""
     by_score = sorted(systems.values(), key=lambda records: -np.mean(scores_of(records)[..., 3]))
     return [record for records in by_score for record in records]
 
 
 def systems_table(records: Sequence[Record]) -> str:
-    """Table with a row for each training."""
+    """Format a table with a row for each training."""
     heads = ["system", "seed", "weights", "ppl", "ROUGE-1", "ROUGE-2", "ROUGE-L", "log p", *ANALYSED]
     return table([system_row(record) for record in records], heads)
 
 
 def system_row(record: Record) -> List[Any]:
-    """Row of a training, or of a system without any."""
+    """Return the row of a training, or of a system without training."""
     of_training, likelihood = ["", "", ""], ""
     if "steps" in record:
         perplexity = "" if NO_PERPLEXITY.fullmatch(record["system"]) else f"{record['valid_perplexity']:.1f}"
@@ -569,7 +579,7 @@ focus stops following the words; [etads.md](etads.md#other-forms) has the altern
 
 
 def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Figures of the mechanisms in training."""
+    """Write the figures of the mechanisms during training."""
     yield IN_TRAINING
     rows = []
     for corpus, systems in records.items():
@@ -593,12 +603,12 @@ the mean over heads (with minimum and maximum).
 
 
 def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
-    """Figures of each module "before" and "after" the first training of a system; None without any."""
+    """Return the figures of each module "before" and "after" the first training of a system; None without figures."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
 
 def attention_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Focus and gate by layer, with pictures."""
+    """Write the figures of focus and gate for each layer, with pictures."""
     rows = []
     for corpus, systems in records.items():
         for system in systems:
@@ -620,13 +630,13 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
 
 
 def layer_name(module: str) -> str:
-    """Short name of a layer, such as "encoder 1" for "encoder.layers.0.self_attn"."""
+    """Return the short name of a layer, such as "encoder 1" for "encoder.layers.0.self_attn"."""
     side, _, number, *_ = module.split(".")
     return f"{side} {int(number) + 1}"
 
 
 def layer_cells(figures: Dict[str, Any]) -> List[str]:
-    """Distance of the centre, scope, and gate; empty for missing ones."""
+    """Format the distance of the centre, the scope and the gate; empty for missing figures."""
     cells = ["", "", ""]
     if "center" in figures:
         cells[0] = f"{np.mean([head[-1] - head[0] for head in figures['center']]):+.2f}"
@@ -637,7 +647,7 @@ def layer_cells(figures: Dict[str, Any]) -> List[str]:
 
 
 def page(results: Path) -> str:
-    """Text of the whole page."""
+    """Return the text of the whole page."""
     records = {corpus: read_records(results / corpus) for corpus in CORPORA if (results / corpus).is_dir()}
     parts = [HEAD, *claims_section(results, records), *strata_section(results, records)]
     parts += synthetic_section(results)
@@ -654,7 +664,7 @@ def main() -> int:
         "--results", type=Path, default=ROOT / "results", help="folder of records (default: %(default)s)"
     )
     parser.add_argument("--page", type=Path, default=PAGE, help="page to write (default: %(default)s)")
-    parser.add_argument("--table", choices=list(CORPORA), help="print a corpus's table without writing the page")
+    parser.add_argument("--table", choices=list(CORPORA), help="print the table of a corpus without writing the page")
     args = parser.parse_args()
     if args.table:
         print(systems_table(sorted_records(read_records(args.results / args.table))))

@@ -3,9 +3,10 @@
 
     python scripts/results_pictures.py
 
-Writes docs/pictures/results/claims.svg (the difference behind each claim with its interval) and attention_CORPUS.svg
-(the centres of focus-attention and the shares that pass the saliency gate, for the first training of etads on each
-corpus). The same records give the same files. Needs matplotlib.
+The script writes docs/pictures/results/claims.svg (the difference and interval behind each claim) and
+attention_CORPUS.svg (the centres of focus-attention and the shares of attention that pass the saliency gate, for the
+first training of etads on each corpus). The same records always result in the same files. The script requires
+matplotlib.
 """
 
 from pathlib import Path
@@ -25,7 +26,7 @@ TENTHS = [0.05 + 0.1 * part for part in range(10)]
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Draw lines for mu / m of each head, over the query's position."""
+    """Draw a line for mu / m of each head, over the position of the query."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -35,7 +36,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Draw points for the share of attention that passes each head's gate, before and after training."""
+    """Draw points for the share of attention that passes the gate of each head, before and after training."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -48,7 +49,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """Draw one row before and one after training: the encoder's layers, and next to them the decoder's gates."""
+    """Draw two rows, before and after training, each with the layers of the encoder and the gates of the decoder."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
@@ -62,7 +63,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Half the width of the 95 % range of the difference between two trainings of one system, in mean ROUGE."""
+    """Compute half the width of the 95 % range of differences in mean ROUGE between two trainings of one system."""
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom
@@ -70,7 +71,9 @@ def two_trainings(systems: Records) -> float:
 
 
 def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path) -> None:
-    """Draw a forest plot: a panel per corpus and a row per claim, filled if trainings suffice for a verdict."""
+    """Draw a forest plot with a panel per corpus and a row per claim. Points are filled if there are enough trainings
+    for a verdict.
+    """
     with repeatable():
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
         for axes, (corpus, systems) in zip(panels, records.items()):
@@ -98,7 +101,7 @@ def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path
 
 
 def main() -> None:
-    """Draw all."""
+    """Draw all pictures."""
     records = {corpus: read_records(ROOT / "results" / corpus) for corpus in CORPORA}
     pictures = ROOT / "docs" / "pictures" / "results"
     draw_claims(comparisons(ROOT / "results", records), records, pictures / "claims.svg")

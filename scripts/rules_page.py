@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write into docs/rules.md which options exclude one another, and which need others, from their declarations.
+"""Write the exclusions and requirements of options to docs/rules.md, according to their declarations.
 
   scripts/rules_page.py [--check]
 
-The declarations are the metadata of the options' fields, see fairseq_etads/platform/option_checks.py. With --check,
-nothing is written; the exit status is 1 if the page differs.
+The declarations are metadata of the options' fields; see fairseq_etads/platform/option_checks.py. With --check, nothing
+is written, and the exit status is 1 if the page differs.
 """
 
 import argparse
@@ -18,11 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rules.md"
 sys.path.insert(0, str(ROOT))
 EXCLUDES, NEEDS = "declared exclusions", "declared needs"
-"""Names of the two lists between comments in the page."""
+"""Names of the two lists, which are between comments on the page."""
 
 
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
-    """Collect the exclusions, (reason, option) -> excluded options, and the requirements: sentence part -> options."""
+    """Collect the exclusions, (reason, option) -> excluded options, and the requirements, part of a sentence ->
+    options.
+    """
     from fairseq_etads.jobs.architectures import option_dataclasses
     from fairseq_etads.platform.option_checks import flag, listed
 
@@ -41,12 +43,12 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
 
 
 def code(need: str) -> str:
-    """Format an option as code; a kind of model is text."""
+    """Format an option as code, and a kind of model as text."""
     return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
 
 
 def lists() -> Dict[str, str]:
-    """Make the two lists of the page."""
+    """Create the two lists of the page."""
     from fairseq_etads.platform.option_checks import listed
 
     excludes, needs = declared()

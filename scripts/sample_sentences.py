@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draw sentences of the project at random, for people who judge how naturally they read.
+"""Draw random sentences of the project, so that people can judge how naturally they read.
 
   scripts/sample_sentences.py [--seed N] [--number 60] [--names]
 
-Docstrings, pages, help texts and comments make up a quarter each. --names draws names of modules, classes, functions
-and methods instead. Each piece has a number, a kind, a place and a text. The same seed gives the same sample until the
-files change.
+A quarter of the sample each consists of docstrings, pages, help texts and comments. With --names, the script draws
+names of modules, classes, functions and methods instead. It prints a number, a kind, a place and a text for each piece.
+The same seed results in the same sample until the files change.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ("fairseq_etads", "preprocess", "scripts", "benchmarks")
 PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md")
 FEWEST_WORDS = 4
-"""Pieces with fewer words, not counting code and links, are no sentences to judge."""
+"""Minimum number of words in a sentence to judge, not counting code and links."""
 
 _ENDS = re.compile(r"(?<=[.!?])(?<!\bal\.)(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`*(\[\"])")
 _NO_PROSE = re.compile(
@@ -34,7 +34,7 @@ _LIST_ITEM = re.compile(r"^ {0,3}(?:[-*]|\d+\.) ", re.MULTILINE)
 
 
 class Piece(NamedTuple):
-    """A sentence or name: its kind, its place (FILE:LINE), its text."""
+    """Sentence or name with its kind, its place (FILE:LINE) and its text."""
 
     kind: str
     place: str
@@ -50,7 +50,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def modules() -> List[Path]:
-    """The Python files from which text is drawn."""
+    """List the Python files from which text is drawn."""
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -59,7 +59,9 @@ def _name(path: Path) -> str:
 
 
 def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Strings given as ``help=`` or as the value of a key "help"; a description or epilog of a parser, too."""
+    """Yield the strings passed as ``help=`` or as the value of a key "help", and the description and epilog of a
+    parser.
+    """
     for node in ast.walk(tree):
         values = []
         if isinstance(node, ast.Call):
@@ -73,7 +75,7 @@ def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _comments(text: str) -> Iterator[Tuple[int, str]]:
-    """Line and text of each comment; consecutive comment lines are joined."""
+    """Yield the line and the text of each comment, with consecutive comment lines joined."""
     begun, last = 0, (0, 0)
     parts: List[str] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -92,7 +94,7 @@ def _comments(text: str) -> Iterator[Tuple[int, str]]:
 
 
 def of_module(path: Path) -> Iterator[Piece]:
-    """The sentences in docstrings, help texts and comments of a module."""
+    """Yield the sentences in the docstrings, help texts and comments of a module."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -109,7 +111,7 @@ def of_module(path: Path) -> Iterator[Piece]:
 
 
 def of_page(path: Path) -> Iterator[Piece]:
-    """The sentences of a page, without code, tables, headings and pictures."""
+    """Yield the sentences of a page, without code, tables, headings and pictures."""
     text = path.read_text(encoding="utf-8")
     words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split()]
     places: Dict[str, List[int]] = {}
@@ -122,7 +124,7 @@ def of_page(path: Path) -> Iterator[Piece]:
 
 
 def names() -> Iterator[Piece]:
-    """Names of modules, classes, functions and methods, without those that Python prescribes."""
+    """Yield the names of modules, classes, functions and methods, without names that Python prescribes."""
     for path in modules():
         if path.stem != "__init__":
             yield Piece("module", f"{_name(path)}:1", path.stem)
@@ -133,7 +135,7 @@ def names() -> Iterator[Piece]:
 
 
 def all_sentences() -> Dict[str, List[Piece]]:
-    """Collect the sentences of all files by kind."""
+    """Collect the sentences of all files for each kind."""
     found: Dict[str, List[Piece]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
     pieces = [piece for path in modules() for piece in of_module(path)]
     pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in of_page(path)]
@@ -143,7 +145,7 @@ def all_sentences() -> Dict[str, List[Piece]]:
 
 
 def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
-    """Pieces drawn without repetition, as many of each kind of sentence as ``number`` allows."""
+    """Draw ``number`` pieces without repetition, with nearly equal numbers of each kind of sentence."""
     draw = random.Random(seed)
     if of_names:
         return draw.sample(list(names()), number)

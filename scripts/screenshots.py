@@ -6,7 +6,8 @@
                                                   has written; into FOLDER, if it is given
   scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
 
-It needs Chromium and its driver (apt-get install chromium chromium-driver) and selenium (pip install '.[dev]').
+The script requires Chromium and its driver (apt-get install chromium chromium-driver) and selenium (pip install
+'.[dev]').
 """
 
 import argparse
@@ -21,11 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 CHOSEN = 2
-"""Number of the selected word of the summary, from 1."""
+"""Number of the selected word in the summary, counting from 1."""
 
 
 def explanation(browser):
-    """Screenshot of an explanation page, as PNG."""
+    """Take a screenshot of an explanation page as PNG."""
     from fairseq_etads.summarizer.explanation_page import page
 
     data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
@@ -40,7 +41,7 @@ def explanation(browser):
 
 
 def demo(browser, model):
-    """Screenshot of etads-demo with a summary of its first example, as PNG."""
+    """Take a screenshot of etads-demo with a summary of its first example as PNG."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     wait = WebDriverWait(browser.driver, 60)
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("--model", metavar="MODEL")
     args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    sys.argv[0] = "etads-explain"  # the name of a command that starts without fairseq
+    sys.argv[0] = "etads-explain"  # name of a command that starts without fairseq
     from browser import start
     from PIL import Image
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measure, by simulation, type-I error and power of the test in ``etads-compare`` and docs/results.md.
+"""Simulate the type-I error and the power of the test in ``etads-compare`` and docs/results.md.
 
     python scripts/simulate_comparisons.py [--output results/comparisons.json]
 
-Scores are drawn with the variances of the records in results/: a system's effect on a document; a training's level; and
-a residual of training and document, with a part that is shared by a family of documents. (The difficulty of a document
-for all systems cancels out in a paired test.) Two systems with a known difference are then compared many times, by the
-method of etads-compare --families. The JSON file has the share of p < 0.05 for each number of trainings and each true
-difference; with difference 0 it is the type-I error. Takes about ten minutes on one core.
+Scores are drawn with variances estimated from the records in results/. Each score is the sum of an effect of the system
+on the document, the level of the training, and a residual of training and document, which documents of the same family
+partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems with a known
+difference are then compared many times with the method of etads-compare --families. The JSON file contains the share of
+p < 0.05 for each number of trainings and each true difference. For a difference of 0, this share is the type-I error.
+The script takes about ten minutes on one core.
 """
 
 import argparse
@@ -30,10 +31,10 @@ LEVEL = 0.05
 
 
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
-    """Standard deviations of the mean of ROUGE-1, 2 and L, estimated from the systems with several trainings.
+    """Estimate standard deviations of the mean of ROUGE-1, 2 and L from the systems with several trainings.
 
-    "training": of a training's level; "family" and "document": of the residuals after subtracting the means of the
-    document and of the training, by family and by document; "system": of a system's own scores of a document.
+    The keys are "training", for the level of a training; "family" and "document", for residuals after subtracting the
+    means of document and training; and "system", for the effect of a system on a document.
     """
     levels, left, within = [], [], []
     means_of_systems = []
@@ -54,7 +55,8 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
     total = float(np.mean(left))
     pairs = itertools.combinations(means_of_systems, 2)
-    system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])  # each system has three trainings
+    # Each system has three trainings.
+    system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])
     family = max(float(np.mean(within)), 0.0) if within else 0.0
     return {
         "training": float(np.sqrt(max(np.mean(levels), 0.0))),
@@ -67,7 +69,9 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
 def draw(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
-    """Scores (trainings, documents, 1) of a system, without the difficulty of documents that both systems share."""
+    """Draw the scores (trainings, documents, 1) of a system, without the difficulty of documents, which both systems
+    share.
+    """
     ways = rng.normal(scale=sizes["system"], size=len(families))
     own = rng.normal(scale=sizes["training"], size=(trainings, 1))
     shared = rng.normal(scale=sizes["family"], size=(trainings, families.max() + 1))[:, families]
@@ -78,7 +82,7 @@ def draw(
 def rates(
     sizes: Dict[str, float], families: np.ndarray, trainings: Tuple[int, int], repeats: int, resamples: int
 ) -> List[Dict[str, Any]]:
-    """The share of comparisons with p < 0.05, for each true difference."""
+    """Compute the share of comparisons with p < 0.05 for each true difference."""
     found = []
     for difference in DIFFERENCES:
         rng = np.random.default_rng([*trainings, round(10 * difference)])

@@ -3,7 +3,7 @@
 
     python scripts/synthetic_tasks.py [--tasks position …] [--systems basic …] [--seeds 1 2 3]
 
-Documents are drawn at random, so a model can learn nothing except the task's rule:
+Documents consist of random words, so a model can learn nothing except the rule of the task:
 
     marked    five sentences of four words, one of them after a marker; the summary is this sentence. Made for copying.
     position  two numbers and 8 words; the summary has the word at each of these positions. Made for focus-attention,
@@ -11,10 +11,10 @@ Documents are drawn at random, so a model can learn nothing except the task's ru
     salient   16 words, four of them salient: from a quarter of the vocabulary, so that all words are equally frequent.
               The summary has the four, in order. Made for saliency-selection, which can close its gate for a word.
 
-Each system trains by fairseq's Trainer as in fairseq-train, on new documents in each step. Accuracy is the share of
-summary words that a greedy search writes at the right place, for 200 documents that are the same for all systems.
-results/synthetic_tasks.json gets a curve for each training, with its options. Trainings that are already in the file
-are not repeated, so the script can be interrupted. A training takes half a minute on one core.
+Each system is trained with fairseq's Trainer as in fairseq-train, on new documents in each step. The accuracy is the
+share of summary words that a greedy search writes at the correct position, for 200 documents that are the same for all
+systems. results/synthetic_tasks.json contains a curve and the options of each training. Trainings that are already in
+the file are not repeated, so the script can be interrupted. A training takes half a minute on one core.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 
-import fairseq_etads  # noqa: F401  (this registers models, task and criterion with fairseq)
+import fairseq_etads  # noqa: F401  (registers models, task and criterion with fairseq)
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import numbered_dictionary
 from fairseq_etads.platform.outputs import write_text
@@ -42,14 +42,14 @@ from fairseq_etads.version import version
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "synthetic_tasks.json"
 WORDS = 60
-"""Words of the vocabulary, besides special symbols, numbers and the marker."""
+"""Number of words in the vocabulary, in addition to special symbols, numbers and the marker."""
 FIRST = 4
-"""Number of the first word; special symbols come before it."""
+"""Id of the first word, after the special symbols."""
 NUMBERS = 24
-"""Numbers of the vocabulary."""
+"""Ids of the numbers in the vocabulary."""
 PLACES = 8
-"""Positions of a document that a number can name. With 24, basic and focus wrote 7 and 9 % of the words after 600 steps
-(one seed), so that nothing could be compared.
+"""Number of positions in a document to which a number can refer. With 24 positions, basic and focus wrote only 7 and 9
+% of the words after 600 steps (one seed), too few for a comparison.
 """
 MARKER = FIRST + WORDS + NUMBERS
 VOCABULARY = MARKER + 1
@@ -59,7 +59,7 @@ Pair = Tuple[List[int], List[int]]
 
 
 def draw_marked(generator: torch.Generator) -> Pair:
-    """A document with a marked sentence, and this sentence."""
+    """Draw a document with a marked sentence, and return both."""
     sentences = (FIRST + torch.randint(WORDS, (5, 4), generator=generator)).tolist()
     chosen = int(torch.randint(5, (), generator=generator))
     document = [word for number, words in enumerate(sentences) for word in ([MARKER] * (number == chosen) + words)]
@@ -67,16 +67,16 @@ def draw_marked(generator: torch.Generator) -> Pair:
 
 
 def draw_position(generator: torch.Generator) -> Pair:
-    """A document that begins with two numbers, and the words at these positions."""
+    """Draw a document that begins with two numbers, and return it with the words at these positions."""
     words = (FIRST + torch.randint(WORDS, (PLACES,), generator=generator)).tolist()
     places = torch.randint(PLACES, (2,), generator=generator).tolist()
     return [FIRST + WORDS + place for place in places] + words, [words[place] for place in places]
 
 
 def draw_salient(generator: torch.Generator) -> Pair:
-    """Draw words of two kinds, and return the four salient ones, too.
+    """Draw a document with words of two kinds, and return it with its four salient words.
 
-    There are three times as many distractors, drawn from three times as many words.
+    The document contains three times as many distractors, drawn from three times as many words.
     """
     kinds = torch.randperm(16, generator=generator) < 4
     drawn = torch.rand(16, generator=generator)
@@ -105,7 +105,7 @@ SYSTEMS_OF = {
     "position": ["basic", "focus", "focus, relative"],
     "salient": ["basic", "saliency", "saliency, open"],
 }
-"""Systems to compare on each task: without a mechanism, and with the mechanism that the task is made for."""
+"""Systems to compare on each task: without a mechanism, and with the mechanism for which the task is designed."""
 
 
 class Size(NamedTuple):
@@ -113,7 +113,7 @@ class Size(NamedTuple):
 
     steps: int = 600
     every: int = 100
-    """Steps between two measurements."""
+    """Number of steps between two measurements."""
     batch: int = 64
     width: int = 64
     rate: float = 3e-3
@@ -121,7 +121,7 @@ class Size(NamedTuple):
 
 
 def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
-    """A batch of pairs of equal lengths, as data sets make it."""
+    """Collate pairs of equal lengths to a batch, as a data set does."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
     target = torch.tensor([[*summary, EOS] for _, summary in pairs])
     return {
@@ -138,7 +138,7 @@ def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
 
 
 def trainer_of(system: str, seed: int, size: Size) -> Trainer:
-    """Fairseq's Trainer with a tiny model, made from the command line of fairseq-train."""
+    """Create fairseq's Trainer with a tiny model from a command line of fairseq-train."""
     command = ["data", "--task", "summarization", "--criterion", "summarization_nll", *SYSTEMS[system], "--cpu"]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", str(size.rate), "--clip-norm", "2"]
     command += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.steps // 10)]
@@ -157,7 +157,7 @@ def trainer_of(system: str, seed: int, size: Size) -> Trainer:
 
 
 def accuracy_of(trainer: Trainer, pairs: List[Pair]) -> float:
-    """Share of the summaries' words that a greedy search writes at the right place."""
+    """Compute the share of the summaries' words that a greedy search writes at the correct position."""
     trainer.model.eval()
     length = len(pairs[0][1])
     generator = SummaryGenerator([trainer.model], trainer.task.target_dictionary, 1, max_len_b=length + 1)
@@ -169,7 +169,7 @@ def accuracy_of(trainer: Trainer, pairs: List[Pair]) -> float:
 
 
 def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
-    """Train a system on a task, and return its record."""
+    """Train a system on a task and return its record."""
     draw = TASKS[task]
     tests = torch.Generator().manual_seed(0)  # the same documents for all systems and seeds
     pairs = [draw(tests) for _ in range(size.documents)]
@@ -201,23 +201,23 @@ def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
 
 
 def read(path: Path) -> List[Dict[str, Any]]:
-    """The records of the file; none if there is no such file."""
+    """Read the records in the file, or return none if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8"))["trainings"] if path.exists() else []
 
 
 def key_of(record: Dict[str, Any]) -> Tuple[str, str, int]:
-    """The task, system and seed of a record."""
+    """Return the task, the system and the seed of a record."""
     return record["task"], record["system"], record["seed"]
 
 
 def write(path: Path, records: List[Dict[str, Any]]) -> None:
-    """Write the file, with a line for each training."""
+    """Write the file with one line per training."""
     lines = ",\n".join(json.dumps(record) for record in sorted(records, key=key_of))
     write_text(path, f'{{\n"format": "fairseq-etads synthetic tasks 1",\n"trainings": [\n{lines}\n]\n}}\n')
 
 
 def main() -> None:
-    """Train the models that are missing in the file."""
+    """Train the models that are missing from the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument(
@@ -225,13 +225,13 @@ def main() -> None:
         nargs="+",
         choices=list(SYSTEMS),
         metavar="SYSTEM",
-        help="default: basic, and the system for which a task is made",
+        help="systems to train (default: basic and the system for which a task is designed)",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--output", type=Path, default=RESULTS, help="the JSON file (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file for the records (default: %(default)s)")
     for name, default in Size()._asdict().items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help="default: %(default)s")
-    parser.add_argument("--minutes", type=float, default=1e9, help="start no training after this time")
+    parser.add_argument("--minutes", type=float, default=1e9, help="time after which no further training is started")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.monotonic()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Train with fairseq-train, unless a training with these options and data has finished.
+"""Train with fairseq-train, unless a training with these options and data has already finished.
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
 RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
-options have changed, the script lists them; another seed is refused. fairseq's output goes to RUN/train.log, and
-RUN/finished.txt holds the command that finished last. RUN is locked, so that only one process uses it at a time.
+options have changed, the script lists the changes; another seed is refused. fairseq's output is written to
+RUN/train.log, and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process
+uses it at a time.
 """
 
 import argparse
@@ -30,7 +31,9 @@ def say(text: str) -> None:
 
 
 def words_of(command: Sequence[str]) -> List[str]:
-    """Split a command at spaces, as earlier versions recorded it, and drop --log-interval, which changes no result."""
+    """Split a command at spaces, as recorded by earlier versions, and drop --log-interval, which does not affect the
+    result.
+    """
     words = " ".join(command).split()
     while "--log-interval" in words:
         place = words.index("--log-interval")
@@ -41,10 +44,10 @@ def words_of(command: Sequence[str]) -> List[str]:
 def train_once(
     run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
 ) -> int:
-    """Train unless that training has finished; returns the exit status of fairseq-train.
+    """Train unless this training has finished, and return the exit status of fairseq-train.
 
     Args:
-        plugin: path of the plugin, recorded as "fairseq_etads" so that it may move.
+        plugin: path of the plugin, recorded as "fairseq_etads" so that it can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
     record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
@@ -79,7 +82,7 @@ def train_once(
 
 
 def finished_command(run: Path) -> List[str]:
-    """Read the command that finished last from RUN/finished.txt; empty if none has."""
+    """Read the last finished command from RUN/finished.txt; empty if no command has finished."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
@@ -99,13 +102,13 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
 
 
 def seed_of(command: Sequence[str]) -> str:
-    """Find the seed of a command, which is 1 if none is given."""
+    """Find the seed of a command (1 by default)."""
     words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
     return fairseq_log.last_option(words, "--seed") or "1"
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Print the options that differ from the ones with which the checkpoints of a run were made."""
+    """Print the options that differ from the options with which the checkpoints of a run were trained."""
     lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"
@@ -117,11 +120,13 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
-    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="folder made by etads-prepare")
+    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="output folder of etads-prepare")
     parser.add_argument(
         "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the training takes longer"
     )
-    parser.add_argument("--plugin", metavar="DIR", default="", help="folder of the plugin, recorded as fairseq_etads")
+    parser.add_argument(
+        "--plugin", metavar="DIR", default="", help="folder of the plugin, which is recorded as fairseq_etads"
+    )
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
     args = parser.parse_args()
     children.end_with_parent()

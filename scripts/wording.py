@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Find wording that slows a reader down in docstrings, comments and messages of Python files and shell scripts.
+"""Find wording that slows readers down in the docstrings, comments and messages of Python files and shell scripts.
 
   scripts/wording.py [FILE ...]
 
-Without files, it checks all of them that git tracks. It prints a line for each hit and exits with 1 if there is
-any. Names in code, which are between backticks or look like code, are not checked. It needs only Python.
+Without arguments, the script checks all such files that git tracks. It prints a line for each hit and exits with 1 if
+there are any. Names between backticks, and names that look like code, are not checked. The script requires only Python.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = (Path(__file__).name, "test_wording.py")
-"""Files that contain the patterns, and are not checked."""
+"""Files that contain the patterns and are therefore not checked."""
 OPENING = re.compile(r"(What|How|Which|Those|That|As|Who|Whose|Where|Why)\b")
-"""Words that begin a clause. A docstring should begin with a verb phrase or a noun phrase."""
+"""Words that begin a clause, although a docstring should begin with a verb phrase or a noun phrase."""
 PHRASES = {
     r"[Tt]hose of|[Tt]hat of": "repeat the noun, or use a possessive",
     r"[Bb]eside": "with, or next to",
@@ -53,7 +53,7 @@ SPELLINGS = {
 }
 """Other spellings -> the spelling that the project uses in prose."""
 CODE = re.compile(
-    r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links, fields of formatted strings
+    r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links and fields of formatted strings
     r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?|etads (?:summarize|export)"  # options, commands
     r"|\S*\w[_/=.(]\w\S*|\w+\(|<[^>]*>|\b\w*[a-z][A-Z]\w*|\w+(?:-\w+)+"  # names, paths, tags, compounds
     r"|\b\w+(?:, \w+)*:(?= )|\"[A-Z][^\"]{20,}\""  # arguments in a docstring, titles
@@ -67,7 +67,7 @@ WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
 class Text(NamedTuple):
-    """A docstring, comment or message, and the line on which it begins."""
+    """Docstring, comment or message, with the line on which it begins."""
 
     line: int
     text: str
@@ -91,7 +91,7 @@ def texts(source: str, messages: bool = True) -> List[Text]:
     """Collect the prose of a Python file.
 
     Args:
-        messages: also strings of three words or more, such as help texts and errors.
+        messages: whether to include strings of three words or more, such as help texts and errors.
     """
     tree = ast.parse(source)
     documenting = {id(node): node for node in docstrings(tree)}
@@ -128,7 +128,7 @@ def shell_texts(source: str) -> List[Text]:
 
 
 def check(text: Text) -> Iterator[Tuple[str, str]]:
-    """Yield each pattern that a text contains, and what to write instead."""
+    """Yield each pattern that a text contains, with advice on what to write instead."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
     prose = CODE.sub(" ", text.text)
@@ -138,7 +138,7 @@ def check(text: Text) -> Iterator[Tuple[str, str]]:
 
 
 def hits(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a line for each hit in the files; strings of tests are data and not checked."""
+    """Yield a line for each hit in the files. Strings in tests are data and are not checked."""
     for path in paths:
         name = path.relative_to(ROOT) if ROOT in path.parents else path
         source = path.read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def hits(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def tracked() -> List[Path]:
-    """All Python files and shell scripts of the project."""
+    """List all Python files and shell scripts of the project."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "*.py", "*.sh"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name]

@@ -1,4 +1,4 @@
-"""Readers, one per corpus format; :mod:`etads_preprocess.corpus` runs them."""
+"""Readers of corpus formats, which :mod:`etads_preprocess.corpus` runs."""
 
 from .base import Reader
 from .cnndm import CnnDailyMail

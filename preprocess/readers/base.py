@@ -1,4 +1,4 @@
-"""The base class of readers: options, splits, the items of a split, and conversion of an item to a document."""
+"""Base class of readers: options, splits, the items of a split, and conversion of an item to a document."""
 
 import argparse
 from collections import Counter
@@ -16,19 +16,18 @@ from .shares import Shares
 class Reader:
     """Reader of one corpus format.
 
-    One process finds the items of a split in order; any process converts an item to a document.
-
-    A reader is copied to every process, so it holds names and settings, but no open files.
+    One process finds the items of a split in order; any process can convert an item to a document. A reader is copied
+    to every process, so it contains names and settings, but no open files.
 
     Attributes:
         name: value of KIND on the command line of etads-corpus.
-        summary, description: the help of that KIND, in one line and in full.
-        defaults: other defaults of shared options for this corpus.
-        splits_text: whether documents may have to be split into sentences.
-        counts: numbers of files that were changed or skipped, by kind of change, for report.json.
+        summary, description: help text of that KIND, in one line and in full.
+        defaults: defaults of shared options that differ for this corpus.
+        splits_text: whether documents may need to be split into sentences.
+        counts: number of changed or skipped files for each kind of change, for report.json.
         notes: sentences to show to the user.
-        shares: shares of the splits, if the corpus comes in one piece; all splits then have the same items, and a
-            document's hash decides its split.
+        shares: shares of the splits, if the corpus has no splits. All splits then have the same items, and the hash of
+            a document determines its split.
     """
 
     name: ClassVar[str]
@@ -45,71 +44,69 @@ class Reader:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        """Add the options of this corpus only."""
+        """Add the options that are specific to this corpus."""
 
     def splits(self) -> List[str]:
-        """List the splits in the input, of train, valid and test.
+        """List the splits in the input, out of train, valid and test.
 
         Raises:
-            InputError: the input is missing or not of this kind.
+            InputError: the input is missing or has another format.
         """
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """List the files of each split, by which changes of the input are detected; see also :meth:`folders`."""
+        """List the files of each split, which are used to detect changes of the input; see also :meth:`folders`."""
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """List folders with too many files to read twice; changes are detected by their names and sizes."""
+        """List folders with too many files to read twice. Changes are detected from the names and sizes of files."""
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Count the items of a split for the progress bar; None if they cannot be counted without reading
-        everything.
-        """
+        """Count the items of a split for the progress bar; return None if this would require reading everything."""
         return None
 
     def items(self, split: str) -> Iterator[Any]:
-        """Yield the items of a split in order: file names, lines or rows, for :meth:`parse`.
+        """Yield the items of a split in order (file names, lines or rows) for :meth:`parse`.
 
         Raises:
-            InputError: a file cannot be read; names file and line.
+            InputError: a file cannot be read; the message names the file and the line.
         """
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """Name the file and line of an item, for messages."""
+        """Return the file and line of an item, for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
         """Convert an item to a document.
 
         Raises:
-            BadDocument: the item cannot be read, or does not belong to the corpus.
+            BadDocument: the item cannot be read or does not belong to the corpus.
         """
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if ``kept``, the numbers of documents written, differ from the corpus's known size."""
+        """Raise InputError if ``kept``, the numbers of written documents, differ from the known size of the corpus."""
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Yield the lines of a file; lines that are not UTF-8 are read by --fallback-encoding and counted.
+        """Yield the lines of a file. Lines that are not UTF-8 are decoded with --fallback-encoding and counted.
 
-        With --skip-bad but without this option, :meth:`check_utf8` finds them.
+        With --skip-bad but without --fallback-encoding, :meth:`check_utf8` finds such lines.
         """
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if a text, as :meth:`lines` returns it, was not UTF-8."""
+        """Raise BadDocument if a text returned by :meth:`lines` was not UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_utf8, texts)):
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
-        """Read a small file as a whole, with newlines between lines.
+        """Read a small file as a whole, with newlines between its lines.
 
         Raises:
-            BadDocument: the file is not UTF-8, with --skip-bad.
-            InputError: the file is not UTF-8, without --skip-bad, or cannot be read.
+            BadDocument: the file is not UTF-8, and --skip-bad is set.
+            InputError: the file cannot be read, or it is not UTF-8 and --skip-bad is not set.
         """
         text = "\n".join(self.lines(path))
         self.check_utf8(text)
@@ -117,7 +114,7 @@ class Reader:
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """Return the path after a check that it is a file (or a folder).
+    """Return the path after checking that it is a file (or a folder).
 
     Raises:
         InputError: there is no such file or folder; the message names ``option``.
@@ -128,7 +125,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """Find the first file with one of the names, plain or compressed, in one of the folders; None if there is none."""
+    """Find the first file in the folders with one of the names, plain or compressed; return None if there is none."""
     for name in names:
         for folder in folders:
             for suffix in ("", *DECOMPRESSORS):
@@ -139,10 +136,10 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
 
 
 def add_keep_original(parser: argparse.ArgumentParser) -> None:
-    """Add the option --keep-original, for corpora that are lower-cased and have masked digits."""
+    """Add the option --keep-original for corpora with lower-cased text and masked digits."""
     parser.add_argument(
         "--keep-original",
         action="store_true",
-        help="also write SPLIT.source.original, the documents with their original case and digits, which "
-        "etads-prepare --spacy-model then tags",
+        help="also write SPLIT.source.original, the documents with their original case and digits, for the tags of "
+        "etads-prepare --spacy-model",
     )

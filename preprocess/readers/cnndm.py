@@ -1,4 +1,4 @@
-"""CNN/Daily Mail: folders of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
+"""Read CNN/Daily Mail from folders of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
 
 import argparse
 import hashlib
@@ -17,8 +17,9 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Numbers of documents. The lists name 287,227 training stories. Papers since See et al. print 287,226; without the 114
-stories that have no article, 287,113 are left, which is what See et al.'s released data holds."""
+"""Numbers of documents. The lists contain 287,227 training stories. Papers since See et al. report 287,226. Without the
+114 stories that have no article, 287,113 remain, as in the released data of See et al.
+"""
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
@@ -28,10 +29,11 @@ class CnnDailyMail(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs"
     description = """\
-A story is the text, a paragraph a line, then "@highlight" before each sentence of the summary. Its file is named after
-the SHA-1 of its URL, and the lists of URLs (all_train.txt, all_val.txt, all_test.txt) say which split it is in.
+A story consists of its text, one paragraph per line, and the sentences of the summary, each after a line "@highlight".
+Its file name is the SHA-1 of its URL, and the lists of URLs (all_train.txt, all_val.txt, all_test.txt) determine its
+split.
 
-The anonymised variant has @entity0, @entity1, ... for names and, after the text, lines "@entity0:Name"."""
+The anonymised variant contains @entity0, @entity1, ... instead of names and, after the text, lines "@entity0:Name"."""
     defaults: ClassVar = {"full_stops": True}
 
     def __init__(self, args: argparse.Namespace):
@@ -52,7 +54,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
             type=Path,
             nargs="+",
             required=True,
-            help="folder or folders with the .story files",
+            help="one or more folders with the .story files",
         )
         add("--urls", metavar="DIR", type=Path, required=True, help="folder with the lists of URLs")
         add(
@@ -60,13 +62,13 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
             help="required numbers of documents. published: 287,226 (287,113 without stories that have no text), "
-            "13,368 and 11,490; any: no check; or three numbers (default: %(default)s)",
+            "13,368 and 11,490; any: do not check; or three numbers (default: %(default)s)",
         )
-        add("--allow-missing", action="store_true", help="count listed stories that are missing instead of stopping")
+        add("--allow-missing", action="store_true", help="count missing stories instead of stopping")
         add(
             "--keep-origin",
             action="store_true",
-            help="also write SPLIT.source.origin, cnn or dailymail for each document, for etads-control",
+            help="also write SPLIT.source.origin with cnn or dailymail for each document, for etads-control",
         )
         add("--entity-names", action="store_true", help="for anonymised stories: restore the names")
 
@@ -94,7 +96,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
         path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
-                # With --skip-bad, the escapes of bytes that are not UTF-8 become these bytes again.
+                # With --skip-bad, escaped bytes that are not UTF-8 are restored.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
@@ -133,7 +135,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, after the text
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """Numbers of documents that --expect allows, by split."""
+    """Return the numbers of documents that --expect allows for each split."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -143,9 +145,10 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """Read a story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
+    """Read the paragraphs and highlights of a story; with ``names``, restore the names of entities in an anonymised
+    story.
 
-    Everything after the first "@highlight" belongs to the summary, as in See et al.'s program.
+    Everything after the first "@highlight" belongs to the summary, as in the program of See et al.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -167,10 +170,10 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _origin(url: str, folder: Path) -> str:
-    """Name the newspaper of a story, by its URL or else by its folder.
+    """Return the newspaper of a story, according to its URL or otherwise to its folder.
 
     Raises:
-        InputError: neither says so.
+        InputError: neither contains the newspaper.
     """
     for place in (url, "/".join(folder.absolute().parts[-2:])):
         for name in ("dailymail", "cnn"):

@@ -1,4 +1,4 @@
-"""DUC-2003 and DUC-2004, task 1: a newswire article and four headlines (Over et al. 2007)."""
+"""Read DUC-2003 and DUC-2004, task 1: newswire articles with four headlines each (Over et al. 2007)."""
 
 import argparse
 import functools
@@ -27,9 +27,9 @@ class Duc(LineReader):
     name = "duc"
     summary = "DUC-2003 and DUC-2004, task 1: SGML and models, or input.txt and task1_ref0.txt ..."
     description = """\
---docs and --models: the folders as NIST ships them, docs/d30001t/APW19981016.0240 and models/D30001.P.10.T.A.APW...
-(one line each, a letter an assessor). --data: a folder with input.txt and task1_ref0.txt to task1_ref3.txt, as NAMAS
-makes them. Either way it is a test set."""
+--docs and --models are the folders as distributed by NIST, with docs/d30001t/APW19981016.0240 and
+models/D30001.P.10.T.A.APW... (one line each; the letter identifies the assessor). --data is a folder with input.txt and
+task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -60,7 +60,7 @@ makes them. Either way it is a test set."""
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--docs", metavar="DIR", type=Path, help="folder with the folders of SGML articles")
+        add("--docs", metavar="DIR", type=Path, help="folder that contains the folders of SGML articles")
         add("--models", metavar="DIR", type=Path, help="folder with the reference headlines")
         add("--data", metavar="DIR", type=Path, help="folder with input.txt and task1_ref*.txt")
         add(
@@ -68,22 +68,23 @@ makes them. Either way it is a test set."""
             metavar="N",
             type=int,
             default=4,
-            help="number of references that each article must have; 0: any (default: %(default)s)",
+            help="required number of references for each article; 0: any number (default: %(default)s)",
         )
         add(
             "--as-gigaword",
             action="store_true",
-            help="for SGML: Treebank words in lower case, with # for digits, for models of Gigaword headlines",
+            help="for SGML: write lower-cased Treebank words with # for digits, for models trained on Gigaword "
+            "headlines",
         )
         add_keep_original(parser)
-        add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
+        add("--keep-datelines", action="store_true", help='keep datelines such as "JERUSALEM (AP) _" at the beginning')
 
     def _check_references(self, found: int, where: str) -> None:
         if self.references and found != self.references:
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Find reference files by set and name of the article, in the order of their assessors' letters."""
+        """Find the reference files for each set and name of an article, in the order of their assessors' letters."""
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():
             match = _MODEL.fullmatch(path.name)
@@ -123,7 +124,7 @@ makes them. Either way it is a test set."""
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # A folder is named after its set and the letter of the assessor who chose it.
+        # The name of a folder consists of the set and the letter of the assessor who chose it.
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
@@ -152,10 +153,10 @@ def _treebank_sentences(paragraph: str) -> List[str]:
 
 
 def parse_article(text: str) -> List[str]:
-    """Read the paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;).
+    """Read the paragraphs in TEXT of an SGML article, without tags and the entities of wire services (&LR; &UR; &QL;).
 
     Raises:
-        BadDocument: there is no TEXT.
+        BadDocument: the article has no TEXT.
     """
     bodies = _TEXT.findall(text)
     if not bodies:

@@ -1,4 +1,6 @@
-"""Gigaword headlines as in NAMAS (Rush et al. 2015): first sentence -> headline, digits as ``#``, rare words <unk>."""
+"""Read Gigaword headlines as in NAMAS (Rush et al. 2015): first sentence -> headline, with ``#`` for digits and <unk>
+for rare words.
+"""
 
 import argparse
 import itertools
@@ -27,8 +29,8 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# Strings that mark titles that are not headlines. The list is from NAMAS, which also searches for them inside the
-# lower-cased title.
+# Strings that indicate titles that are not headlines. The list comes from NAMAS, which also searches for these strings
+# inside the lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -40,10 +42,10 @@ class Gigaword(LineReader):
     name = "gigaword"
     summary = "Gigaword headlines: train.article.txt and train.title.txt, raw or ready-made"
     description = f"""\
-DIR (or its folders train/ and Giga/) holds train.article.txt and train.title.txt, valid.article.filter.txt and
-valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are known too. The
-text is tokenised. Digits become #, words that occur less often than --rare in the training text become {UNKNOWN},
-UNK of the ready-made test set too. What is ready-made stays as it is."""
+DIR (or its folders train/ and Giga/) contains train.article.txt and train.title.txt, valid.article.filter.txt and
+valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are also recognised.
+The text is already tokenised. Digits become #. Words that occur less often than --rare in the training text become
+{UNKNOWN}, and so does UNK in the ready-made test set. Ready-made text is not changed otherwise."""
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
@@ -66,17 +68,17 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
             metavar="N",
             type=int,
             default=5,
-            help=f"words with fewer occurrences become {UNKNOWN}, counted separately for articles and titles "
+            help=f"replace words with fewer occurrences with {UNKNOWN}, counted separately for articles and titles "
             "(default: %(default)s, as in NAMAS; 0: none); training text that already contains it is left "
             "unchanged",
         )
         add_keep_original(parser)
         parser.add_argument(
-            "--filter", action="store_true", help="drop the training and validation pairs that NAMAS's filter drops"
+            "--filter", action="store_true", help="apply NAMAS's filter to the training and validation pairs"
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Frequent words of articles and of titles; None if rare words are replaced already."""
+        """Return the frequent words of articles and of titles; None if rare words are already replaced."""
         if "train" not in self.files:
             return None
         common = []
@@ -88,7 +90,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
             common.append(frozenset(word for word, count in words.items() if count >= rare))
-        self.counts.clear()  # the lines will be read and counted again
+        self.counts.clear()  # the lines will be read and counted again later
         return common
 
     def parse(self, item: Item) -> Document:
@@ -107,7 +109,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Find the files of each split, articles first, then titles (test: all references); both must exist."""
+    """Find the files of each split: articles first, then titles (test: all references). Both must exist."""
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
         for article, title in FILE_NAMES[split]:
@@ -122,7 +124,7 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
 
 def _check_halves(folders: List[Path], split: str) -> None:
-    """Raise InputError if one file of a pair is there and the other is not, perhaps because its name is misspelt."""
+    """Raise InputError if only one file of a pair exists, because the name of the other may be misspelt."""
     for pair in FILE_NAMES[split]:
         there = [first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):
@@ -131,7 +133,7 @@ def _check_halves(folders: List[Path], split: str) -> None:
 
 
 def further_references(folders: List[Path]) -> List[Path]:
-    """The files task1_ref1.txt, task1_ref2.txt and so on.
+    """Find the files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
         InputError: a file is missing, but a file with a later number exists.
@@ -145,13 +147,15 @@ def further_references(folders: List[Path]) -> List[Path]:
 
 
 def _normalised(line: str) -> str:
-    """Lower-case a line, replace each digit by #, and normalise the spelling of the unknown word."""
+    """Lower-case a line, replace each digit with #, and normalise the spelling of the unknown word."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
 def filter_reason(article: List[str], title: List[str]) -> str:
-    """Reason why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
+    """Return the reason why NAMAS's filter drops a pair of lower-cased article and title; empty if the filter keeps the
+    pair.
+    """
     if "." not in article:
         return "filter: article without a full stop"
     if _NOT_TITLES.search(" ".join(title)):

@@ -1,4 +1,4 @@
-"""Read Hugging Face data sets on this machine, from folders of ``save_to_disk`` or the local cache, without network."""
+"""Read Hugging Face data sets from folders of ``save_to_disk`` or from the local cache, without a network."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-"""Names of splits in data sets -> names of splits here."""
+"""Names of splits in data sets -> names of splits in this project."""
 ROWS_AT_A_TIME = 256
 
 
@@ -32,10 +32,10 @@ class HuggingFace(Table):
   etads-corpus hf --data FOLDER --out TEXT                       what save_to_disk wrote
   etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a name that load_dataset has loaded before
 
-Nothing is downloaded. Needs datasets (pip install datasets). Known columns are
+Nothing is downloaded. Requires datasets (pip install datasets). Known columns are
 {", ".join("/".join(pair) for pair in COLUMNS[:5])},
-{", ".join("/".join(pair) for pair in COLUMNS[5:])}. Splits are train, validation and test; a data set of one
-piece is split by --split."""
+{", ".join("/".join(pair) for pair in COLUMNS[5:])}. The splits are train, validation and test; a data
+set without splits is divided by --split."""
 
     def __init__(self, args: argparse.Namespace):
         super(Table, self).__init__(args)
@@ -52,7 +52,8 @@ piece is split by --split."""
         self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Map each split to its name in the data set, "" if it has no names; "input" stands for a set to be split.
+        """Map each split to its name in the data set, or to "" without names; the key "input" denotes a set to be
+        split.
 
         Raises: InputError: the data set has no such splits, or --split is given for a set that already has several.
         """
@@ -80,12 +81,17 @@ piece is split by --split."""
             required=True,
             help="folder written by save_to_disk, or a name in the local cache",
         )
-        add("--config", metavar="NAME", help="configuration of the data set, if it has several (CNN/Daily Mail: 3.0.0)")
+        add(
+            "--config",
+            metavar="NAME",
+            help="configuration of the data set, if there are several (CNN/Daily Mail: 3.0.0)",
+        )
         add(
             "--split",
             dest="shares",
             metavar="TRAIN/VALID/TEST",
-            help=f"shares of a data set without splits, by a hash of its documents ({DEFAULT_SHARES})",
+            help="shares of the splits for a data set without splits, assigned by a hash of the document (default: "
+            f"{DEFAULT_SHARES})",
         )
         add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
         add("--source-column", metavar="NAME", default="", help="column of documents (default: a known name)")
@@ -108,7 +114,7 @@ piece is split by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # The data set is loaded again, because a reader that is copied to processes holds no open files.
+        # The data set is loaded again, because a reader that is copied to other processes contains no open files.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
@@ -117,7 +123,7 @@ piece is split by --split."""
                 for row in zip(*(batch[column] for column in self.columns[key])):
                     number += 1
                     yield key, number, row
-        except (OSError, ValueError) as error:  # these include pyarrow's errors
+        except (OSError, ValueError) as error:  # includes pyarrow's errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.files[key]}: damaged after record {number} ({reason})") from None
 
@@ -145,7 +151,9 @@ def _load(data: str, config: Optional[str]) -> Any:
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except Exception as error:  # there are many kinds, also from pyarrow, fsspec and huggingface_hub
+        except (
+            Exception
+        ) as error:  # there are many kinds of errors, including those raised by pyarrow, fsspec and huggingface_hub
             reason = (str(error).splitlines() or [type(error).__name__])[0]
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")
@@ -159,7 +167,7 @@ def _load(data: str, config: Optional[str]) -> Any:
 
 @contextlib.contextmanager
 def _offline(datasets: Any) -> Iterator[None]:
-    """Stop a module that was imported before the environment was set from using the network."""
+    """Prevent a module that was imported before the environment was set from using the network."""
     before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
     try:
         yield

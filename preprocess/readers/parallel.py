@@ -15,11 +15,11 @@ from .base import Reader, existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
-"""File, line number, document, references."""
+"""File, line number, document and references."""
 
 
 class LineReader(Reader):
-    """Reader of documents and references line by line from the files of a split: documents first, then references."""
+    """Reader of the files of a split, line by line: one file of documents, followed by files of references."""
 
     files: Dict[str, List[Path]]
 
@@ -54,8 +54,8 @@ class Parallel(LineReader):
   etads-corpus parallel --train train.doc train.sum --valid valid.doc valid.sum --test ... --out TEXT
   etads-corpus parallel --input all.doc all.sum --split 90/5/5 --out TEXT
 
-One document or summary a line; - is standard input. Lines that hold the mark {SENTENCE_MARK} between sentences keep it
-with --marked; without, it counts as a part of the text and is neutralised."""
+Each line contains one document or summary; - is standard input. With --marked, the mark {SENTENCE_MARK} between
+sentences is kept; otherwise, it is treated as part of the text and neutralised."""
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
@@ -79,9 +79,9 @@ with --marked; without, it counts as a part of the text and is neutralised."""
                 metavar="FILE",
                 type=Path,
                 nargs="+",
-                help="documents, then summaries (and further references)",
+                help="file of documents, followed by one or more files of summaries",
             )
-        add_input_options(parser, "FILE", "the same for all splits together", several=True)
+        add_input_options(parser, "FILE", "the same files for all splits together", several=True)
         parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")
 
     def parse(self, item: Any) -> Document:

@@ -1,4 +1,4 @@
-"""Split a corpus that comes in one piece, by a hash of its documents (--input and --split)."""
+"""Split a corpus without splits by a hash of its documents (--input and --split)."""
 
 import argparse
 import hashlib
@@ -18,8 +18,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """Add --input, --split and --split-seed.
 
     Args:
-        metavar, what: name of the value of --input, and its description in the help.
-        several: whether it takes several files.
+        metavar, what: metavar of --input, and the description of its value in the help.
+        several: whether --input accepts several files.
     """
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
@@ -28,18 +28,19 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="shares of --input, such as 80/10/10. A hash of the document determines the split of a row: equal "
-        f"documents are in one split, and adding rows does not move others (default: {DEFAULT_SHARES})",
+        help="shares of the splits of --input, such as 80/10/10. A hash of the document determines the split of a "
+        "row, so equal documents are in the same split, and adding rows does not move other rows (default: "
+        "{DEFAULT_SHARES})",
     )
     add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Share of the documents of each split, as fractions that add up to 1.
+    """Shares of the documents in each split, as fractions that add up to 1.
 
     Attributes:
-        text: the shares as the user wrote them.
+        text: shares as written by the user.
     """
 
     text: str
@@ -52,7 +53,7 @@ class Shares:
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """Choose the split of a document. Only its words count, not its white space."""
+        """Choose the split of a document from its words, regardless of white space."""
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64
@@ -63,12 +64,12 @@ class Shares:
         return self.splits[-1]  # reached only by rounding errors
 
     def nothing_left(self, split: str) -> str:
-        """Advise if a split gets no document."""
+        """Return advice for a split without documents."""
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 
 
 def parse_shares(text: str, seed: int) -> Shares:
-    """Parse the shares in --split; raises InputError if they are not three numbers."""
+    """Parse the shares in --split; raise InputError unless there are three numbers."""
     try:
         numbers = [float(part) for part in text.split("/")]
     except ValueError:
@@ -80,11 +81,11 @@ def parse_shares(text: str, seed: int) -> Shares:
 
 
 def check_input_options(args: argparse.Namespace) -> bool:
-    """Tell whether --input is given, after a check.
+    """Check the options, and return whether --input is given.
 
     Raises:
-        InputError: neither it nor --train, --valid or --test is given, or both are; or its options are given without
-            it.
+        InputError: either both or neither of --input and --train, --valid or --test are given; or the options of
+            --input are given without --input.
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:

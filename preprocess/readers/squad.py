@@ -1,4 +1,4 @@
-"""Read SQuAD (Rajpurkar et al. 2016, 2018): a sentence of an encyclopedia -> the answers to questions in it.
+"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentence of an encyclopedia -> answers that it contains.
 
 The data is for a tagger of salient words, not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words``
 labels the words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
@@ -18,11 +18,11 @@ from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
-"""Beginning of the file names of each split."""
+"""Prefix of the file names of each split."""
 
 
 class Sentence(NamedTuple):
-    """A sentence with its answers, its place, and an error, if any."""
+    """Sentence with its answers, its place and, if any, an error."""
 
     text: str
     answers: List[str]
@@ -34,10 +34,10 @@ class Squad(Reader):
     name = "squad"
     summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, to train a tagger of salient words"
     description = """\
-train-v1.1.json and dev-v1.1.json (or v2.0) as they are published, perhaps compressed; dev becomes valid. A document
-is a sentence that holds an answer, its summary all answers in it, shortest texts first; questions are not used. Prepare
-the data with the dictionary of the summariser (etads-prepare --like), label the answers with etads-labels --kind words,
-train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
+The input is train-v1.1.json and dev-v1.1.json (or v2.0) as published, optionally compressed; dev becomes valid. A
+document is a sentence that contains an answer. Its summary consists of all answers in the sentence, the shortest first;
+questions are not used. Prepare the data with the dictionary of the summariser (etads-prepare --like), label the answers
+with etads-labels --kind words, train --arch word_tagger, and pass its checkpoint to --rougesal-saliency."""
     splits_text = False
 
     def __init__(self, args: argparse.Namespace):
@@ -88,8 +88,8 @@ train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """Yield the sentences of a paragraph that contain an answer, or a part of one; a damaged paragraph yields its
-    error.
+    """Yield the sentences of a paragraph that contain at least a part of an answer, or the error of a damaged
+    paragraph.
     """
     try:
         context, spans = paragraph["context"], _spans(paragraph)
@@ -101,7 +101,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
         return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
     found, place = [], 0
     for sentence in split_sentences(context):
-        # The splitter may change the white space between words.
+        # The sentence splitter may change the white space between words.
         match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
         start, end = match.span() if match else (place, place)
         place = end
@@ -113,7 +113,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
 
 
 def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
-    """Yield start and text of every answer; the unanswerable questions of SQuAD 2.0 have none."""
+    """Yield the start and the text of every answer; unanswerable questions of SQuAD 2.0 have no answers."""
     answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:

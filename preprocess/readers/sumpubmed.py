@@ -1,4 +1,4 @@
-"""SumPubMed (Gupta et al. 2021): the beginning of a biomedical article -> the background section of its abstract."""
+"""Read SumPubMed (Gupta et al. 2021): beginning of a biomedical article -> background section of its abstract."""
 
 import argparse
 import hashlib
@@ -25,17 +25,18 @@ class SumPubMed(Reader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
-Documents are the first sentences of line_text/text_N.txt (a sentence a line) that have {MAX_SOURCE_WORDS} words at most
-together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND of abstract/abstract_N.txt, if it has
-{TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. Articles go to splits by a seeded hash of their number. JSON lines with
-"source" and "target", lists of sentences, are taken as they are."""
+A document consists of the first sentences of line_text/text_N.txt (one per line), which together have at most
+{MAX_SOURCE_WORDS} and at least {MIN_SOURCE_WORDS} words. Its summary is the section BACKGROUND of
+abstract/abstract_N.txt, if this section has {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
+article's number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
+unchanged."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        # number of an article -> its spelling in the file's name, which may have leading zeros
+        # number of an article -> number as spelt in the file name, possibly with leading zeros
         self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
@@ -45,7 +46,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            self.splits_text = False  # most values are lists of sentences; other values are split nevertheless
+            self.splits_text = False  # most values are lists of sentences; other values are split into sentences
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
@@ -65,10 +66,10 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             text = f"with the two folders: number of articles in {split} (default: {share:.0%}% of all)"
             add(f"--{split}-size", metavar="N", type=int, help=text)
-        add("--seed", metavar="N", type=int, help=f"of the hash (default: {DEFAULT_SEED})")
+        add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Assign the numbers of the articles to the splits; a size of 0 stands for a fixed share of all."""
+        """Assign the articles' numbers to the splits; a size of 0 denotes a fixed share of all articles."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
             other = self.digits.setdefault(int(digits), digits)
@@ -95,7 +96,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # A missing abstract is handled by parse().
+        # parse() handles missing abstracts.
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
@@ -121,10 +122,10 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
 
 
 def beginning(text: str) -> List[str]:
-    """First sentences of an article with at most MAX_SOURCE_WORDS words together, without headings.
+    """Return the first sentences of an article, without headings, up to MAX_SOURCE_WORDS words in total.
 
     Raises:
-        Unfit: the sentences have fewer than MIN_SOURCE_WORDS words.
+        Unfit: the sentences have fewer than MIN_SOURCE_WORDS words in total.
     """
     out: List[str] = []
     words = 0
@@ -140,10 +141,10 @@ def beginning(text: str) -> List[str]:
 
 
 def background(text: str) -> List[str]:
-    """Paragraphs of an abstract's section BACKGROUND.
+    """Return the paragraphs in the section BACKGROUND of an abstract.
 
     Raises:
-        BadDocument: there is no such section. Unfit: it is too short or too long.
+        BadDocument: there is no such section. Unfit: the section is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:

@@ -16,13 +16,13 @@ from .shares import DEFAULT_SHARES, add_input_options, check_input_options, pars
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
-"""Byte order mark, at the beginning of some files."""
+"""Byte order mark, with which some files begin."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""Endings of file names, after the last dot -> formats."""
+"""Suffixes of file names, without the dot -> formats."""
 
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and its content: the line of JSON, the two cells, or a
-BadDocument.
+"""Key of the file in Table.files, number of the line or record, and its content (the JSON line, the two cells, or a
+BadDocument).
 """
 
 
@@ -40,14 +40,17 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Options of :class:`Table` for JSON lines with "source" and "target", and the shared options in ``args``."""
+    """Return the options of :class:`Table` for JSON lines with "source" and "target", including the shared options in
+    ``args``.
+    """
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
     return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
 
 
 def format_of(path: Path) -> str:
-    """Format of a file by its name, without .gz, .xz, .bz2 or .zst at its end; of standard input by its beginning.
+    """Return the format of a file according to its name, ignoring .gz, .xz, .bz2 and .zst, or of standard input
+    according to its beginning.
 
     Raises:
         InputError: the format is unknown.
@@ -69,10 +72,10 @@ class Table(Reader):
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out TEXT
   etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
 
-The name gives the format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard input. Known
-columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
-{", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value is
-a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
+The name of a file determines its format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard
+input. The names of known columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
+{", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value
+is a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -94,7 +97,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the examined lines will be read and counted again
+        self.counts.clear()  # the lines read so far will be read and counted again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +111,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         add(
             "--delimiter",
             metavar="CHAR",
-            help='for CSV and TSV: separator of cells, a character or "tab" (default: the one of comma, tab, semicolon '
-            "and bar for which the header has the columns)",
+            help='for CSV and TSV: separator of cells, a character or "tab" (default: comma, tab, semicolon or bar, '
+            "depending on the header)",
         )
         add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
         add(
@@ -120,7 +123,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
-        """Names of the columns of documents and of summaries, from a file's header or its first record."""
+        """Return the names of the two columns, taken from a file's header or its first record."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
@@ -137,15 +140,15 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
                 found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
                 found = error
-            if not self.skip_bad:  # with --skip-bad, the first record that has the columns decides
+            if not self.skip_bad:  # with --skip-bad, use the first record that has the columns
                 raise found
             first = first or found
         raise first or InputError(f"{name_of(path)}: empty")
 
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
-        """Find the columns of a CSV or TSV file, with the first delimiter for which the header has them.
+        """Find the columns of a CSV or TSV file, using the first delimiter with which the header contains them.
 
-        Raises: InputError: no delimiter gives a header with them; the message is about the delimiter that gives the
+        Raises: InputError: the columns are not found with any delimiter; the message describes the delimiter with the
         most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
@@ -165,8 +168,8 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """Choose two columns among ``names``: the given names, else the first known pair; the same case is
-        preferred.
+        """Choose two columns from ``names``: the requested ones, or else the first known pair. Names with the same case
+        are preferred.
         """
         known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
         chosen = []
@@ -209,7 +212,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
                     self.counts["blank lines between records"] += 1
 
     def _rows(self, key: str) -> Iterator[List[str]]:
-        """Yield all rows of a CSV or TSV file, also its header; a blank line is an empty row."""
+        """Yield all rows of a CSV or TSV file, including its header; a blank line is an empty row."""
         path = self.files[key]
         return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
@@ -222,7 +225,7 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            # This is the header of a table appended to another.
+            # This row is the header of a table that was appended to another table.
             elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
@@ -254,20 +257,20 @@ a text or a list of sentences. Lines of a document are paragraphs; several lines
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # A summary in several lines is already split into sentences, like a list.
+        # A summary of several lines is already split into sentences, like a list.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
-    """List the names equal to a wanted one, or else those that differ only in case and surrounding white space."""
+    """List the names equal to the wanted one, or else the names that differ only in case and surrounding space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """Sentences of a list or lines of a text, without blank ones; ``what`` names the value in messages.
+    """Return the non-blank sentences of a list or lines of a text; ``what`` describes the value in messages.
 
     Raises:
         BadDocument: the value is neither a text nor a list of texts.
@@ -283,13 +286,13 @@ def _pieces(value: Any, what: str) -> List[str]:
 
 
 def _array_hint(line: str) -> str:
-    """Advise about a file that holds one JSON array instead of JSON lines."""
+    """Return advice for a file that contains one JSON array instead of JSON lines."""
     begins_json = line.lstrip()[:1] in ("[", "{")
     return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
 def _parquet(path: Path) -> Any:
-    """Open a pyarrow.parquet.ParquetFile; raises InputError if it is not one or pyarrow is missing."""
+    """Open a Parquet file with pyarrow; raise InputError if the file is invalid or pyarrow is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -303,7 +306,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
-    """Yield the values of the columns in each row, or the row's fault."""
+    """Yield the values of the columns in each row, or the error of the row."""
     from pyarrow import ArrowException
 
     file = _parquet(path)
@@ -321,7 +324,7 @@ def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, .
 
 
 def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
-    """Value of the only row of a batch, or its fault."""
+    """Return the value of the only row in a batch, or its error."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
         return row
@@ -333,7 +336,7 @@ class SciTldr(Table):
     name = "scitldr"
     summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, several references each"
     description = """\
-The JSON lines of Cachola et al. (2020): "source", a list of sentences, and "target", a list of references."""
+The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
 
     def __init__(self, args: argparse.Namespace):
         files = find_jsonl(existing("--data", args.data, directory=True))
