@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write a table of the recipes' deviations from the papers' values to a page. tests/reference/papers.yaml contains the
-values.
+"""Write a table of the recipes' deviations from the papers' values, which are in tests/reference/papers.yaml, to a
+page.
 
     scripts/paper_values.py docs/deviations.md
 
@@ -62,26 +62,28 @@ def values(table: Dict[str, Any]) -> Iterator[Value]:
                     )
 
 
-def _shown(value: Any) -> str:
-    return "–" if value is None else f"`{value}`"
+def _shown(value: Value) -> str:
+    """The recipe's value of an option, and the paper's value where it is known."""
+    if value.paper is None:
+        return f"{value.option} `{value.ours}`"
+    if str(value.paper) == str(value.ours):
+        return f"{value.option} `{value.ours}`, as in the paper"
+    return f"{value.option} `{value.ours}` instead of `{value.paper}`"
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Format deviations and our own choices: for each recipe, a list of options with the values (paper → here) and the
-    reason.
-    """
-    rows: Dict[str, List[str]] = {}
+    """Deviations and our own choices: for each recipe a list of options with their values and the reason."""
+    rows: Dict[str, Dict[str, List[str]]] = {}
     for value in values(table):
-        row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"
-        if value.why is not None and row not in rows.setdefault(value.recipe, []):
-            rows[value.recipe].append(row)
+        if value.why is not None:
+            shown = rows.setdefault(value.recipe, {}).setdefault(value.why, [])
+            if _shown(value) not in shown:
+                shown.append(_shown(value))
     lines: List[str] = []
-    for recipe in filter(rows.get, rows):
-        lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
-    memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
-    lines += [
-        "Recipes with values from memory, without a source: " + ", ".join(f"`{name}`" for name in memory) + ".",
-    ]
+    for recipe, reasons in rows.items():
+        lines += [f"**`{recipe}`**", "", *(f"- {', '.join(shown)} ({why})" for why, shown in reasons.items()), ""]
+    memory = sorted({f"`{value.recipe}`" for value in values(table) if "memory" in value.where})
+    lines.append(f"These recipes contain values from memory, without a source: {', '.join(memory)}.")
     return "\n".join(lines)
 
 

@@ -54,7 +54,7 @@ def lists() -> Dict[str, str]:
     excludes, needs = declared()
     exclusions = []
     for (reason, name), others in sorted(excludes.items(), key=lambda item: item[0][1]):
-        why = reason or "it has no effect then"
+        why = reason or f"`{name}` has no effect"
         exclusions.append(item(f"`{name}` with {listed([code(other) for other in others])}: {why}"))
     wanted = [
         item(f"{', '.join(map(code, sorted(options)))}: {need}")

@@ -29,7 +29,7 @@ SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
 """Sizes of the extractor of --sentence-attention, by option, from Hsu et al. 2018."""
 
-_NOT_RECURRENT = "it is not a recurrent network; choose one"
+_NOT_RECURRENT = "that encoder is not recurrent; choose one"
 _NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
 
 
@@ -83,7 +83,7 @@ class RecurrentConfig(PointerOptions):
             "bounds": NOT_NEGATIVE,
             "excludes": {
                 "--encoder conv": _NOT_RECURRENT,
-                "--hierarchical-attention": "that attention reads the states; choose one",
+                "--hierarchical-attention": "that attention reads the unprojected states; choose one",
             },
             "help": "let attention read W [encoder state], of width N, instead of the state (0: off)",
         },
@@ -222,7 +222,7 @@ class RecurrentConfig(PointerOptions):
     hierarchical_attention: bool = field(
         default=False,
         metadata={
-            "excludes": {"--encoder conv": "it needs the states of --encoder rnn"},
+            "excludes": {"--encoder conv": "this attention needs the states of --encoder rnn"},
             "help": f'also attend to sentences; "{SENTENCE_MARK}" must end each sentence of a document',
         },
     )
@@ -301,10 +301,10 @@ class RecurrentConfig(PointerOptions):
         default=False,
         metadata={
             "excludes": {
-                "--bridge zero": "it begins with the encoder's last state; give --bridge tanh or relu",
-                "--sentence-selector": "it begins with the encoder's last state, and each sentence of a summary with "
-                "what was selected; choose one",
-                "--large-vocabulary-trick": "its softmax is over all words; choose one",
+                "--bridge zero": "this decoder begins with the encoder's last state; give --bridge tanh or relu",
+                "--sentence-selector": "this decoder begins with the encoder's last state, but each sentence of a "
+                "summary with the selected sentences; choose one",
+                "--large-vocabulary-trick": "this decoder's softmax is over all words; choose one",
             },
             "help": "in training, a second decoder without attention and pointer learns from only the encoder's last "
             "state (Jiang and Bansal 2018); see --closed-book-weight of the criterion",

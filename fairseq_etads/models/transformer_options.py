@@ -113,7 +113,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "excludes": {"--encoder-layerdrop": "it needs every layer's states; choose one"},
+            "excludes": {"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
             "help": "combine earlier encoder layers with the last one: add sums their states, proj attends with a "
             "projection of them, attn attends to one layer after another",
         },
@@ -134,7 +134,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     output_bias: bool = field(
         default=False,
         metadata={
-            "excludes": {"--adaptive-softmax-cutoff": "it has its own output layer; choose one"},
+            "excludes": {"--adaptive-softmax-cutoff": "that softmax has a separate output layer; choose one"},
             "help": "add a learned bias for each word to the output layer (b_o in the papers)",
         },
     )
@@ -185,7 +185,7 @@ _CHECKS: Dict[str, Dict[str, Any]] = {
         for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
     },
     "decoder_output_dim": {"bounds": SIZE},
-    "pointer": {"excludes": {"--adaptive-softmax-cutoff": "it mixes distributions over all words; choose one"}},
+    "pointer": {"excludes": {"--adaptive-softmax-cutoff": "a pointer mixes distributions over all words; choose one"}},
     "adaptive_softmax_dropout": {"bounds": PROBABILITY, "needs": ("--adaptive-softmax-cutoff",)},
     "adaptive_softmax_factor": {"needs": ("--adaptive-softmax-cutoff",)},
     "quant_noise_pq_block_size": {"needs": ("--quant-noise-pq",)},

@@ -274,8 +274,8 @@ class SummarizationNLLConfig(FairseqDataclass):
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-selector",),
             "excludes": {
-                "--extraction-loss": "they need different labels with the same file name (etads-labels "
-                "--kind distribution, and extract)"
+                "--extraction-loss": "the two losses need different labels with the same file name (etads-labels "
+                "--kind distribution and extract)"
             },
             "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
             "sentences with the labels from etads-labels --kind distribution (Li et al. 2018)",
@@ -293,9 +293,9 @@ class SummarizationNLLConfig(FairseqDataclass):
     length_normalised: bool = field(
         default=False,
         metadata={
-            "excludes": {"--sentence-avg": "both divide by summaries; leave --sentence-avg out"},
-            "help": "average the loss over the words of each summary and then over summaries, instead of over all "
-            "words, so that short summaries count as much as long ones (See et al. 2017)",
+            "excludes": {"--sentence-avg": "both divide by the number of summaries; leave --sentence-avg out"},
+            "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
+            "so that short summaries have the same weight as long ones (See et al. 2017)",
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
