@@ -1,7 +1,11 @@
 """Binarise texts of a test without a command."""
 
+import numpy as np
 import torch
 from fairseq.data import Dictionary, indexed_dataset
+
+from fairseq_etads.search.content.features import WIDTHS
+from fairseq_etads.search.content.model import Network
 
 
 def dictionary_of(texts, tail=()):
@@ -53,3 +57,16 @@ def write_data(folder, splits, tail=(), dictionary=None):
                 builder.add_item(torch.tensor([*ids, dictionary.eos()]))
             builder.finalize(f"{prefix}.idx")
     return dictionary
+
+
+def random_networks(seed):
+    """Small networks of a content model with random weights."""
+    numbers = np.random.RandomState(seed)
+    networks = {}
+    for order, width in WIDTHS.items():
+        layers = tuple(
+            (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
+            for rows, columns in ((4, width), (3, 4), (1, 3))
+        )
+        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
+    return networks

@@ -136,13 +136,17 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
         return None
     if args.content is None:
         runs = [run for run in (extractor, args.run) if run is not None]
-        return next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
-    path = Path(args.content) / CONTENT
+        path = next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
+        if path is None:
+            return None
+    else:
+        path = Path(args.content) / CONTENT
     if not path.is_file():
         raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
     if extractor is None and _of_extractor(path):
         raise InputError(
-            f"--content {args.content}: needs the extractor from its training; give its run with --extractor"
+            f"{path}: this content model needs the extractor of its training: name its run with --extractor, or leave "
+            "the model out with --content none"
         )
     return path
 

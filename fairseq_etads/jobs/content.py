@@ -14,7 +14,7 @@ from ..data.labels.scores import roc_area
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..search.content.candidates import stems
+from ..search.content.candidates import padded, stems
 from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
 from ..search.content.model import FILE, ContentModel, Network
 from ..search.content.reranking import probabilities_by_position, sentences_of
@@ -27,7 +27,7 @@ BATCH, RATE, EPOCHS = 2048, 3e-3, 2
 """Items per step, initial learning rate of Adam, which falls to 0, and number of passes over the items."""
 LEAST_STEPS = 400
 """Minimum number of steps; with fewer items, batches become smaller."""
-MOST_ITEMS = 10_000_000
+MOST_LEARNT = 10_000_000
 """Maximum number of items for training networks, which need about 2.5 GB of memory. Further documents are left out."""
 
 
@@ -82,15 +82,10 @@ class ContentTexts:
             probabilities = probabilities_by_position(len(document))
         else:
             document = text.sentences()
-            probabilities = padded(self._file.row_of(number, tokens), len(document))
+            fields = self._file.row_of(number, tokens)  # sentences that the extractor did not read have no probability
+            probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
         return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
-
-
-def padded(fields: Sequence[str], sentences: int) -> List[float]:
-    """Return the probabilities of ``sentences`` sentences, with 0 for sentences that the extractor did not read."""
-    values = [0.0 if field == NOTHING else float(field) for field in fields]
-    return [*values, *[0.0] * sentences][:sentences]
 
 
 def read_limit(run: Path) -> Optional[int]:
@@ -139,7 +134,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
     taken = 0
     for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
-        if sum(map(len, labels.values())) >= MOST_ITEMS:
+        if sum(map(len, labels.values())) >= MOST_LEARNT:
             break
         taken += 1
         pair = texts[number]

@@ -356,12 +356,8 @@ class Summarizer:
     def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         best = hypotheses[0]
         if search.reranker is not None:
-            document = batch.documents[row].tokens
             spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
-            added = search.reranker.additions(document, spelled)
-            scores = [one["score"] + addition for one, addition in zip(hypotheses, added)]
-            place = max(range(len(scores)), key=lambda number: (float(scores[number]), -number))
-            best = {**hypotheses[place], "score": scores[place]}
+            best = search.reranker.ranked(batch.documents[row].tokens, spelled, hypotheses)[0]
         return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:

@@ -33,6 +33,11 @@ def stems(words: Sequence[str]) -> List[str]:
     return Settings().tokenizer.tokenize(" ".join(words))
 
 
+def padded(probabilities: Sequence[float], sentences: int) -> List[float]:
+    """Return the probabilities of ``sentences`` sentences; missing ones are 0."""
+    return [*probabilities, *[0.0] * sentences][:sentences]
+
+
 def choose_sentences(
     model: ContentModel,
     sentences: Sequence[List[str]],
@@ -52,8 +57,7 @@ def choose_sentences(
         the choice; without sentences if no candidate has words.
     """
     document = [stems(sentence) for sentence in sentences]
-    padded = [*probabilities, *[0.0] * len(sentences)][: len(sentences)]
-    expected = Expectation(model.items(document, padded), model.length)
+    expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)
     candidates = merged(sentences, document, written)
     words = [stems(candidate.words) for candidate in candidates]
     chosen = choose(words, expected, most_words or LONGEST * model.length)

@@ -17,7 +17,7 @@ FILE = "content.npz"
 """Name of the model's file in the run of an extractor."""
 LEAST_DOCUMENTS = 5
 """Items of fewer training documents are not stored."""
-MOST_ITEMS, MOST_TEXT = 2_000_000, 1 << 25
+MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
 """Largest number of stored items, and of bytes of their text; the items of the most training documents are kept."""
 _MOST_BYTES = 1 << 26
 """Largest size of all arrays in a file."""
@@ -82,7 +82,7 @@ class ContentModel(NamedTuple):
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
-        for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_ITEMS]:
+        for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_STORED]:
             size += len(" ".join(item[0]).encode()) + 1
             if size > MOST_TEXT:
                 break
@@ -129,7 +129,7 @@ class ContentModel(NamedTuple):
         text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
         rows = stored["counts"].astype(np.uint32, casting="no").reshape(-1, 3).tolist()
-        if len(grams) != len(rows) or len(rows) > MOST_ITEMS:
+        if len(grams) != len(rows) or len(rows) > MOST_STORED:
             raise ValueError("lists of different lengths")
         if any(summaries > documents for _, documents, summaries in rows):
             raise ValueError("an item is in more summaries than documents")

@@ -1,6 +1,6 @@
 """Re-rank the hypotheses of a search by a content model (``--content-model``)."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ...text.subwords import join_words
 from ...text.words import SENTENCE_MARK
@@ -57,6 +57,19 @@ class Reranker(NamedTuple):
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
         return [self.weight * expected.rouge([stems([w for w in one if w != SENTENCE_MARK])]) for one in words]
 
+    def ranked(
+        self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
+    ) -> List[Dict[str, Any]]:
+        """Return the hypotheses with the additions in their scores, the best first.
+
+        Args:
+            document, tokens: see :meth:`additions`.
+            hypotheses: hypotheses of the search, in the order of ``tokens``.
+        """
+        added = self.additions(document, tokens)
+        scored = [{**one, "score": one["score"] + addition} for one, addition in zip(hypotheses, added)]
+        return sorted(scored, key=lambda hypothesis: -float(hypothesis["score"]))
+
 
 class ContentTerm(SearchTerm):
     """The term of ``--content-model``: orders the finished hypotheses by their scores with expected ROUGE.
@@ -82,6 +95,4 @@ class ContentTerm(SearchTerm):
         for ids, hypotheses in zip(batch.net_input["src_tokens"].tolist(), results):
             document = [self.source_dictionary[word] for word in ids if word not in special]
             texts = [[words[word] for word in one["tokens"].tolist() if word not in special] for one in hypotheses]
-            for hypothesis, addition in zip(hypotheses, self.reranker.additions(document, texts)):
-                hypothesis["score"] = hypothesis["score"] + addition
-            hypotheses.sort(key=lambda hypothesis: -float(hypothesis["score"]))
+            hypotheses[:] = self.reranker.ranked(document, texts, hypotheses)

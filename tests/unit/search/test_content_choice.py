@@ -4,14 +4,14 @@ import itertools
 import math
 import random
 
-import numpy as np
 import pytest
 from rouge_score import rouge_scorer
+from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.choosing import SAME, Expectation, choose
 from fairseq_etads.search.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
-from fairseq_etads.search.content.model import FILE, ContentModel, Network
+from fairseq_etads.search.content.model import FILE, ContentModel
 
 
 def text(r, sentences, kinds=9):
@@ -114,16 +114,9 @@ def test_features_say_where_and_how_often_a_word_occurs():
 
 @pytest.fixture
 def model():
-    r, numbers = random.Random(1), np.random.RandomState(1)
-    networks = {}
-    for order, width in WIDTHS.items():
-        layers = tuple(
-            (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
-            for rows, columns in ((4, width), (3, 4), (1, 3))
-        )
-        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
+    r = random.Random(1)
     pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
-    return ContentModel(Priors.learn(iter(pairs)).frequent(5), networks, 11.5)
+    return ContentModel(Priors.learn(iter(pairs)).frequent(5), random_networks(1), 11.5)
 
 
 def test_a_model_is_the_same_after_storing(model, tmp_path):

@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
-from selection_data import write_data
+from selection_data import random_networks, write_data
 from test_content_choice import text as made_text
 from test_explain_page import Page
 from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_of
@@ -22,8 +22,8 @@ from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
-from fairseq_etads.search.content.features import WIDTHS, Priors
-from fairseq_etads.search.content.model import FILE, ContentModel, Network
+from fairseq_etads.search.content.features import Priors
+from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export
 
@@ -32,16 +32,8 @@ TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9
 
 def content_model(path, length=12.0, of_extractor=True):
     """Write a content model with networks of random weights."""
-    numbers = np.random.RandomState(4)
-    networks = {}
-    for order, width in WIDTHS.items():
-        layers = tuple(
-            (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
-            for rows, columns in ((4, width), (3, 4), (1, 3))
-        )
-        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
     pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(Priors.learn(iter(pairs)), networks, length, of_extractor).save(path)
+    ContentModel(Priors.learn(iter(pairs)), random_networks(4), length, of_extractor).save(path)
     return path
 
 
@@ -263,7 +255,12 @@ def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
         assert export_command([*command, *options]) == 2
         assert words in capsys.readouterr().err
     assert export_command([*command[:2], "--extractor", "none", "--content", str(extractor)]) == 2
-    assert "name its run with --extractor" in capsys.readouterr().err
+    assert f"{extractor / FILE}: this content model needs the extractor" in capsys.readouterr().err
+    shutil.copy(extractor / FILE, run / FILE)
+    assert export_command([*command[:2], "--extractor", "none"]) == 2
+    said = capsys.readouterr().err
+    assert f"{run / FILE}: this content model needs" in said and "--extractor, or leave the model out" in said
+    (run / FILE).unlink()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (extractor / FILE).rename(elsewhere / FILE)
@@ -350,7 +347,7 @@ def test_the_rarest_items_are_left_out_of_a_large_model(made, tmp_path, monkeypa
     large = model._replace(priors=Priors.learn(iter(pairs)))
     everything = large.priors.frequent(content_module.LEAST_DOCUMENTS).counts
     assert large.kept() == everything and len(everything) > 20
-    monkeypatch.setattr(content_module, "MOST_ITEMS", 7)
+    monkeypatch.setattr(content_module, "MOST_STORED", 7)
     large.save(tmp_path / FILE)
     kept = ContentModel.load(tmp_path / FILE, "").priors.counts
     assert len(kept) == 7 and set(kept) <= set(everything)
