@@ -154,9 +154,10 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 
 
 def _delete_stale_locks(folder: Path) -> None:
-    """Delete lock files of killed processes in a folder and its subfolders, whose outputs may never be written again.
+    """Delete lock files that killed processes have left in a folder and in its subfolders.
 
-    A process that is killed between renaming its output and deleting the lock file leaves such a file.
+    A process leaves one if it is killed between renaming its output and deleting the lock file. A later process that
+    finds the output complete does not lock it again.
     """
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
