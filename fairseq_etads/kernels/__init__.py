@@ -1,1 +1,1 @@
-"""Faster or numerically safer versions of computations: products on CPUs, focus-attention, float32 layers."""
+"""Computations that are faster or numerically safer: products on CPUs, focus-attention, layers in float32."""

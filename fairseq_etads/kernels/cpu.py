@@ -1,4 +1,4 @@
-"""Test for and call torch's CPU operators for products and attention that have no public names."""
+"""Call torch's CPU operators for products and attention that have no public names, after testing that they work."""
 
 import contextlib
 import functools
@@ -28,10 +28,10 @@ def _probe(function: _Probe) -> _Probe:
 
 @_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Tell whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
+    """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's own.
 
-    torch.compile uses these operators for CPUs. They have no public names, so they are tested before use; without them
-    generation uses torch's plain products.
+    torch.compile uses these operators for CPUs. They have no public names, so they are tested before use. If they do
+    not work, torch's ordinary products are used for generation.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -46,34 +46,35 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Tell whether an x86 processor has one of these AVX-512-era instruction sets, and torch may use it.
+    """Return whether this is an x86 processor with one of these AVX-512-era instruction sets, which torch may use.
 
     Args:
-        names: names of functions in ``torch.cpu``; they differ between versions of torch.
+        names: names of functions in ``torch.cpu``, which depend on the version of torch.
     """
-    # the processor's capability, or the one that ATEN_CPU_CAPABILITY requests
+    # the capability of the processor, or a lower one that ATEN_CPU_CAPABILITY requests
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
         return False
     return any(getattr(torch.cpu, name, bool)() for name in names)
 
 
 def has_fast_bfloat16() -> bool:
-    """Tell whether the processor has bfloat16 instructions; emulating them is slower than float32."""
+    """Return whether the processor has bfloat16 instructions. Emulating them is slower than using float32."""
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 
 INT8_LEVELS = (127, 63)
-"""Numbers of quantisation steps on either side of zero for the inputs of 8-bit products. Processors without VNNI add
-two products in 16 bits. There, products of two 8-bit numbers overflow, and products with 7-bit numbers do not.
+"""Possible numbers of quantisation steps on either side of zero for the inputs of 8-bit products.
+
+Processors without VNNI add two products in 16 bits, which overflows for 8-bit inputs but not for 7-bit inputs.
 """
 
 
 @_probe
 def int8_levels() -> Optional[int]:
-    """Largest of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch has for x86, are exact.
+    """Return the largest of :data:`INT8_LEVELS` for which 8-bit products of FBGEMM are exact.
 
-    None: there are no such products here. The test uses numbers with sums that overflow 16 bits, so that no list of
-    processors is needed.
+    Returns None if FBGEMM, which torch includes for x86 processors, is not available. The test uses numbers with sums
+    that would overflow 16 bits, so no list of processors is needed.
     """
     weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
@@ -86,34 +87,37 @@ def int8_levels() -> Optional[int]:
 
 
 def pack_int8(weight: Tensor, scale: Tensor) -> Any:
-    """Pack an int8 weight (out, in) with a scale for each row (out,) for :func:`int8_linear`."""
+    """Pack an int8 weight (out, in) and the scale of each row (out,) for :func:`int8_linear`."""
     zeros = torch.zeros(len(scale), dtype=torch.long)
     weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
     return torch.ops.quantized.linear_prepack(weight, None)
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Multiply float32 rows (n, in) between -1 and 1, rounded to 1/levels, by a packed weight. Returns (n, out).
+    """Multiply rows by a packed weight, after rounding the rows to multiples of 1/levels. Returns (n, out).
 
-    torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so a row's result depends on the
-    others. Here the scale is given.
+    In torch's dynamic quantisation (``linear_dynamic``), all rows have a common scale, so the result of a row depends
+    on the other rows. Here the scale is fixed.
+
+    Args:
+        x: rows (n, in) in float32, between -1 and 1.
+        packed: weight packed by :func:`pack_int8`.
+        levels: number of quantisation steps on either side of zero.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch's wrapper checks the arguments in Python, which takes a quarter of the time of a small product
+    # torch's wrapper checks the arguments in Python, which costs a quarter of the time of a small product
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
 
 
 def pack_weight(weight: Tensor) -> Tensor:
-    """Pack a weight (out, in) on the CPU into the layout of the processor's matrix kernels, only for
-    :func:`packed_linear`.
-    """
+    """Pack a weight (out, in) into the layout of the processor's matrix kernels, for :func:`packed_linear` only."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
 
 
 def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor], relu: bool = False) -> Tensor:
-    """``torch.nn.functional.linear`` with a packed weight, without gradient; with ``relu`` negative results are 0."""
+    """Compute ``torch.nn.functional.linear`` with a packed weight, without gradient, followed by a ReLU if ``relu``."""
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")
 
 
@@ -127,7 +131,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
 def flash_attention_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, normaliser: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients of :func:`flash_attention` for q, k and v; ``gradient`` belongs to ``out``."""
+    """Compute the gradients of q, k and v in :func:`flash_attention` from the ``gradient`` of its output ``out``."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     of_q, of_k, of_v = kernel(gradient, q, k, v, out, normaliser, 0.0, False, attn_mask=None, scale=1.0)
     return of_q, of_k, of_v
@@ -135,9 +139,7 @@ def flash_attention_backward(
 
 @_probe
 def has_flash_attention(dtype: torch.dtype) -> bool:
-    """Tell whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with torch's plain
-    attention.
-    """
+    """Return whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with plain attention."""
     x = torch.linspace(-1, 1, 3 * 2 * 5 * 8, dtype=dtype).view(3, 1, 2, 5, 8).sin()
     try:
         with torch.enable_grad():
@@ -154,16 +156,16 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` of rows (n, in) by oneDNN, with an unpacked weight (out, in), without gradient."""
+    """Compute ``torch.nn.functional.linear`` of rows (n, in) with oneDNN, without packing the weight or a gradient."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @_probe
 def has_faster_linear() -> bool:
-    """Tell whether :func:`plain_linear` is faster here than torch's product, and agrees with it.
+    """Return whether :func:`plain_linear` is faster than torch's product on this processor and agrees with it.
 
-    torch multiplies with MKL, which uses AVX-512 only on Intel's processors. oneDNN uses it on others, too, and is then
-    20 % faster. Elsewhere the two are equally fast.
+    torch multiplies with MKL, which uses AVX-512 only on processors from Intel. oneDNN also uses it on other
+    processors, where it is 20 % faster. Elsewhere, the two are equally fast.
     """
     if not (can_pack_weights(torch.float32) and _has_instructions("_is_avx512_supported", "_is_cpu_support_avx512")):
         return False
@@ -177,7 +179,7 @@ def has_faster_linear() -> bool:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` of rows (n, in), by the faster product if there is one."""
+    """Compute ``torch.nn.functional.linear`` of rows (n, in) without gradient, with the faster of two products."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

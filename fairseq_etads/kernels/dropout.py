@@ -1,9 +1,9 @@
-"""Dropout that is fast on a CPU and keeps one byte per element instead of torch's four.
+"""Dropout that is fast on a CPU and stores one byte per element instead of torch's four.
 
-torch's dropout takes 8 ns per element on a CPU, nearly all of it to draw a random number, and keeps the backward pass's
-factors in float32. Here one draw of 64 bits serves four elements, and a mask of bytes is kept for the backward pass.
-Probabilities are rounded to multiples of 1/65536. The masks come from torch's generator, but differ from torch's own
-masks.
+On a CPU, torch's dropout needs 8 ns per element, mostly to draw a random number, and stores the factors for the
+backward pass in float32. Here, one draw of 64 bits is used for four elements, and a mask of bytes is stored for the
+backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn from torch's generator, but differ
+from torch's own masks.
 """
 
 from typing import Any, Tuple
@@ -14,7 +14,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 LEVELS = 65536
-"""Number of possible values of the 16 random bits of an element."""
+"""Number of possible values of an element's 16 random bits."""
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
@@ -25,7 +25,7 @@ def draw_mask(x: Tensor, dropped: int) -> Tensor:
 
 
 class _Dropout(torch.autograd.Function):
-    """Multiplies x by a mask and a scale; keeps the mask."""
+    """Multiplies x by a mask and a scale, and stores the mask for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -40,7 +40,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """``torch.nn.functional.dropout`` in training, of a tensor of any shape; p between 0 and 1."""
+    """Apply ``torch.nn.functional.dropout`` for training, with p between 0 and 1, to a tensor of any shape."""
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
@@ -49,16 +49,16 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 class CompactDropout(FairseqDropout):
-    """fairseq's dropout module, computed by :func:`dropout`."""
+    """fairseq's dropout module, computed with :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """Set some elements of ``x`` to 0 and scale the others, in training and with --retain-dropout."""
+        """Set random elements of ``x`` to 0 and scale the other elements, in training or with --retain-dropout."""
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return dropout(x, self.p) if active else x
 
 
 def use_compact_dropout(model: nn.Module) -> None:
-    """Replace each of fairseq's dropout modules by a :class:`CompactDropout`."""
+    """Replace each fairseq dropout module in a model with a :class:`CompactDropout`."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is FairseqDropout:

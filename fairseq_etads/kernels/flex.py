@@ -1,11 +1,11 @@
-"""Focus-attention by torch's FlexAttention, a compiled kernel that adds the focal bias inside, in float32.
+"""Focus-attention with torch's FlexAttention, a compiled kernel that adds the focal bias internally, in float32.
 
-Shapes: B batch, H heads, T query length, S key length, D head width. No tensor of T x S exists, and the products have
-the dtype of the keys, so that half precision uses tensor cores. FlexAttention has no dropout of weights, and on CPUs no
-backward pass. It has not been run on a GPU yet (docs/gpu-evidence.md).
+Shapes: B batch, H heads, T query length, S key length, D head width. No T x S tensor is created. Products have the
+dtype of the keys, so that half precision uses tensor cores. FlexAttention does not support dropout of attention
+weights, and has no backward pass on CPUs. This module has not been run on a GPU yet (docs/gpu-evidence.md).
 
-Saliency-selection has no such form: its gate is a second product of vectors for each pair of words, and FlexAttention's
-modifiers only see one score and the elements that they index.
+Saliency-selection cannot be computed in this way. Its gate needs a second dot product for each pair of words, but the
+modifiers of FlexAttention can only read one score and the elements that they index.
 """
 
 import functools
@@ -18,25 +18,25 @@ from torch import Tensor
 from .focus_columns import SCOPE_FLOOR, Focus
 
 FIRST_TORCH = (2, 6)
-"""First version of torch with gradients for tensors that the kernel's bias reads."""
+"""First version of torch that computes gradients of the tensors in the kernel's bias."""
 BLOCK = 128
-"""Number of queries and of keys in a block; blocks of padding are left out."""
+"""Number of queries and number of keys in a block. Blocks of padding are skipped."""
 LEAST_WIDTH = 16
-"""Smallest width of a head for the compiled kernel."""
+"""Minimum width of a head for the compiled kernel."""
 
 _failures: Dict[str, str] = {}
-"""Device types where compiling has failed -> reason."""
+"""Device type on which compiling has failed -> reason."""
 
 
 def version_problem() -> Optional[str]:
-    """Tell why this torch has no usable FlexAttention; None if it has."""
+    """Return the reason why this version of torch has no usable FlexAttention, or None if it has one."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
 
 
 def problem(q: Tensor, dropout_p: float) -> Optional[str]:
-    """Tell why FlexAttention cannot be used for queries (B, H, T, D) in training; None if it can."""
+    """Return the reason why FlexAttention cannot be used for queries (B, H, T, D) in training, or None if it can."""
     if q.device.type != "cuda":
         return f"it has no backward pass on {q.device.type}"
     if q.shape[3] < LEAST_WIDTH:
@@ -54,8 +54,10 @@ def _compiled() -> Any:
 
 
 def _kernel(device_type: str) -> Any:
-    """FlexAttention, compiled. On CPUs, where torch 2.13 fails to compile it for changing lengths, it is the plain one,
-    and inside ``torch.compile`` that one is compiled with the rest.
+    """Return the compiled FlexAttention, or on CPUs the function itself.
+
+    On CPUs, torch 2.13 fails to compile FlexAttention for changing lengths. Inside ``torch.compile``, the function is
+    compiled together with the code around it.
     """
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -63,7 +65,7 @@ def _kernel(device_type: str) -> Any:
 
 
 def padding_blocks(padding: Tensor) -> Any:
-    """Make the block mask of padding (B, S), True at padding: blocks without real tokens are never computed."""
+    """Create the block mask for ``padding`` (B, S), True at padding. Blocks without real tokens are not computed."""
     from torch.nn.attention.flex_attention import BlockMask
 
     length = padding.shape[1]
@@ -72,7 +74,7 @@ def padding_blocks(padding: Tensor) -> Any:
     is_full = real.all(dim=2)
 
     def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
-        """Number of the chosen blocks (B, N) for each block of queries, and their indices, the chosen first."""
+        """Count the chosen blocks (B, N), and list the indices of blocks, chosen ones first, per block of queries."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
         return (
@@ -95,23 +97,24 @@ def padding_blocks(padding: Tensor) -> Any:
 def flex_attention(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, positions: Tensor, padding: Optional[Tensor]
 ) -> Optional[Tensor]:
-    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f; gradients reach q, k, v and the focus.
+    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f, differentiable in q, k, v and the focus.
 
     Args:
         q, k, v: (B, H, S, D), all of one dtype.
         focus: mu, sigma and the factors of the bias, at least float32.
         positions: P (B, S), in tokens.
-        padding: (B, S), True at padding. A document of padding only gets zeros.
+        padding: (B, S), True at padding. The output for a document that consists of padding is 0.
 
     Returns:
-        (B, H, S, D); None if the kernel cannot be compiled here, which is logged, and :func:`problem` then says so.
+        (B, H, S, D), or None if the kernel cannot be compiled. In this case, the reason is logged and :func:`problem`
+        returns it from then on.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
         steepness = steepness * focus.strength
     places, center = positions.to(focus.center), focus.center
 
-    # The kernel may read a tensor with a gradient only once.
+    # The kernel can read a tensor that requires a gradient only once.
     def with_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = places[b, key] - center[b, h, query]
         return score - steepness[b, h, query] * (distance * distance)

@@ -1,7 +1,7 @@
-"""Focus-attention as a pure function: attention with a Gaussian bias around a centre for every query.
+"""Focus-attention as a pure function: attention with a Gaussian bias around a centre for each query.
 
 Shapes: B batch, H heads, T query length, S key length, D head width. ``key_padding_mask`` is (B, S), boolean, True at
-padding, on either side. No result depends on the amount of padding: lengths and positions count only real tokens.
+padding, which may be on either side. Results do not depend on padding: lengths and positions count only real tokens.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
 section 3.2. docs/etads.md describes the computation and its accuracy.
@@ -38,25 +38,26 @@ KERNELS = ("auto", "flex", "fused", "plain")
 """Kernels of focus-attention; see :func:`chosen_form`."""
 
 EXACT_COLUMNS = {("cpu", None)}
-"""Processors, as device type and CUDA capability, where fused attention is known to add float32 columns exactly.
-torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
-yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be added here.
+"""Processors (device type and CUDA capability) on which fused attention is known to add float32 columns exactly.
+
+On NVIDIA GPUs since Ampere, torch's float32 kernels multiply pieces of 11 bits (split TF32). No GPU has been measured
+yet. A capability for which ``tests/gpu/test_focus_attention_cuda.py`` passes may be added here.
 """
 LONGEST_BIAS = 512
-"""Longest document, in tokens with padding, for which the focal bias is built at once (form "bias") and kept for
-training.
+"""Maximum length of a document, in tokens with padding, for which the whole focal bias is built (form "bias") and kept
+for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
-"""Maximum number of elements in the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
+"""Maximum number of elements in the focal bias for a block of queries (form "blocks"): 64 MiB in float32."""
 
 
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Compute the positions inside each document and the documents' lengths, which count only real tokens.
+    """Compute positions within documents and lengths of documents, which count only real tokens.
 
     Returns:
-        positions (B, S) float32, 0 … m-1 at real tokens for padding on either side, 0 at padding; lengths m (B,)
+        Positions (B, S), float32, 0 … m-1 at real tokens and 0 at padding, which may be on either side; lengths m (B,),
         float32, at least 1.
     """
     if key_padding_mask is None:
@@ -67,18 +68,18 @@ def document_positions(
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optional[Tensor] = None) -> Tensor:
-    """The Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
+    """Compute the Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
 
     Args:
         center: mu (B, H, T), in tokens.
-        scope: sigma (B, H, T), in tokens; values under ``SCOPE_FLOOR`` count as ``SCOPE_FLOOR``.
+        scope: sigma (B, H, T), in tokens. Values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
         positions: P (B, S), in tokens.
-        strength: factors of the bias (B, H, T); None: 1, as in the paper.
+        strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
 
     Returns:
-        (B, H, T, S), in the dtype of ``center``, at most 0 where the strength is positive.
+        (B, H, T, S), in the dtype of ``center``; not positive where the strength is positive.
 
-    This is the definition. :func:`focus_attention` computes attention with this bias without ever building it.
+    This function is the definition of the bias. :func:`focus_attention` can compute the attention without building it.
     """
     distance = positions[:, None, None, :].to(center) - center.unsqueeze(-1)
     bias = -2.0 * (distance / scope.clamp(min=SCOPE_FLOOR).unsqueeze(-1)) ** 2
@@ -88,7 +89,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "columns" of :func:`focus_attention`; all tensors have the same dtype."""
+    """Compute :func:`focus_attention` in the form "columns", for tensors of the same dtype."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
@@ -111,7 +112,7 @@ def _focus_by_columns(
 def _focus_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "bias" of :func:`focus_attention`; q and focus may be restricted to some of the queries."""
+    """Compute :func:`focus_attention` in the form "bias". ``q`` and ``focus`` may be limited to some of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
@@ -124,7 +125,7 @@ def _focus_by_bias(
 def _focus_by_blocks(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "blocks" of :func:`focus_attention`."""
+    """Compute :func:`focus_attention` in the form "blocks"."""
     rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
     pieces = []
     for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split(rows)):
@@ -139,9 +140,9 @@ def _focus_by_blocks(
 def _focus_by_flex(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "flex" of :func:`focus_attention`; where torch cannot compile it, the default form, with a warning."""
+    """Compute :func:`focus_attention` in the form "flex", or in the default form if torch cannot compile "flex"."""
     if dropout_p:
-        raise ValueError(f"the form flex of focus-attention has no dropout of weights: dropout_p {dropout_p}")
+        raise ValueError(f"the form flex of focus-attention does not support dropout of weights: dropout_p {dropout_p}")
     positions, _ = document_positions(padding, k.shape[0], k.shape[2], k.device)
     out = flex.flex_attention(q, k, v, focus, positions, padding)
     if out is not None:
@@ -158,7 +159,7 @@ _FOCUS_FORMS = {
     "flex": _focus_by_flex,
 }
 FOCUS_FORMS = ("columns", "bias", "blocks")
-"""Forms of :func:`focus_attention` for every device; "flex" is only for GPUs."""
+"""Forms of :func:`focus_attention` that work on every device. "flex" works only on GPUs."""
 
 
 def focus_form(
@@ -170,12 +171,14 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    The form is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64.
-    Otherwise it is "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
+    The form is "columns" if sums are known to keep 24 bits, which is the case for processors in ``EXACT_COLUMNS`` and
+    in float64. Otherwise the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and "blocks" for longer
+    documents.
 
     Args:
+        device_type: type of the device, such as "cpu".
         dtype: data type of the computation, float32 or float64.
-        capability: capability of a CUDA device, such as (8, 0) for Ampere; None: other devices.
+        capability: capability of a CUDA device, such as (8, 0) for Ampere, or None for other devices.
         length: S, the length with padding.
         exact_products: False if torch may round the factors of float32 products
             (``torch.set_float32_matmul_precision``).
@@ -186,7 +189,7 @@ def focus_form(
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Tell whether float32 products are exact: torch may not round their factors to fewer bits (TF32, bfloat16)."""
+    """Return whether float32 products are exact, that is, not computed with fewer bits (TF32, bfloat16)."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # raised by newer versions of torch if the precision was set only for some kinds of operations
@@ -201,8 +204,9 @@ def _form_with_bias(length: int) -> str:
 
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``; forms other than "columns" are
-    logged. Inside ``torch.compile`` it is never "columns".
+    """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``, and log it if it is not "columns".
+
+    Inside ``torch.compile``, the form is never "columns".
     """
     if torch.compiler.is_compiling():  # the columns would break the graph
         return _form_with_bias(q.shape[2])
@@ -216,12 +220,12 @@ def _default_form(q: Tensor, work: torch.dtype) -> str:
 def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
     """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and one of :data:`KERNELS`.
 
-    - "auto": :func:`focus_form`, never "flex".
+    - "auto": the result of :func:`focus_form`, which is never "flex".
     - "flex": "flex".
     - "fused": "columns".
-    - "plain": "bias" or, for long documents, "blocks".
+    - "plain": "bias", or "blocks" for long documents.
 
-    Where a kernel cannot be used or is not known to be exact, "auto" is used instead, and a warning is logged once.
+    If a kernel cannot be used or is not known to be exact, "auto" is used instead, and a warning is logged once.
     """
     if kernel == "plain":
         return _form_with_bias(q.shape[2])
@@ -245,17 +249,17 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
 
 @functools.cache
 def _warn(kernel: str, reason: str, form: str) -> None:
-    """Log once that another kernel than the requested one is used."""
+    """Log once that the requested kernel is replaced with another one."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
 @functools.cache
 def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
-    """Log once that focus-attention takes memory for each pair of words, and why."""
+    """Log once that focus-attention needs memory for each pair of words, with the reason."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
     logger.info(
-        f"focus-attention on {device}: its matrix products are not known to be exact, so the bias of {of_what} is "
+        f"focus-attention on {device}: matrix products are not known to be exact there, so the bias of {of_what} is "
         "added in float32, with a number for each pair of words"
     )
 
@@ -272,32 +276,34 @@ def focus_attention(
     strength: Optional[Tensor] = None,
     kernel: str = "auto",
 ) -> Tensor:
-    """softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
+    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
 
     Args:
         q, k, v: (B, H, S, D), any floating dtype.
         center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
-        dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
-        form: form of the computation, one of ``FOCUS_FORMS``, or "flex"; None: :func:`chosen_form` chooses.
-        strength: a factor of f for each head (H,), in float32 or better; None: 1, as in the paper. At 0 this is plain
-            attention, and only the strength gets a gradient.
-        kernel: one of ``KERNELS``, if ``form`` is None.
+        dropout_p: dropout probability of the attention weights, which should be 0 in evaluation.
+        form: form of the computation, one of ``FOCUS_FORMS`` or "flex", or None to use :func:`chosen_form`.
+        strength: factor of f for each head (H,), in float32 or better, or None for 1, as in the paper. If the strength
+            is 0, this is plain attention, and f passes a gradient only to the strength.
+        kernel: one of ``KERNELS``, used if ``form`` is None.
 
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but meaningless.
 
-    The computation is in float32 even for half-precision inputs and under autocast, since the bias spans many orders of
-    magnitude; float64 inputs are computed in float64. The forms:
+    The computation is in float32 even for half-precision inputs and under autocast, because the bias spans many orders
+    of magnitude. For float64 inputs, it is in float64. The forms are:
 
-    - "columns": expanding the square, f is a product of a few columns per query with a few columns per key. They are
-      appended to q and k, and torch's fused attention does the rest without an S x S tensor (on a CPU, only for
-      ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact one
-      down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
-    - "bias": f is the kernel's float32 mask (B, H, S, S). As exact as the kernel's q k^T, on every device.
-    - "blocks": the same for one block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
-      backward pass recomputes.
-    - "flex": torch's FlexAttention computes f inside its kernel, in float32; its products are in the dtype of ``k``.
+    - "columns": when the square is expanded, f is a product of a few columns per query with a few columns per key.
+      These columns are appended to q and k, and torch's fused attention computes the result without an S x S tensor (on
+      a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result is then
+      at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer documents
+      (bench_focus_attention.py).
+    - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). This is as exact as the kernel's q k^T on every
+      device.
+    - "blocks": like "bias", but for one block of queries at a time. Masks have at most ``BIAS_ELEMENTS`` elements and
+      are recomputed in the backward pass.
+    - "flex": torch's FlexAttention computes f in float32 inside its kernel, and products in the dtype of ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
     form = form or chosen_form(kernel, q, work, dropout_p)

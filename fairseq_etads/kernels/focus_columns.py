@@ -1,8 +1,8 @@
-"""The columns by which fused attention computes focus-attention, and torch's CPU kernel with these columns.
+"""Columns that let fused attention compute focus-attention, and torch's CPU kernel with these columns.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C columns with
-the bias, G columns for its gradient. Appended to queries and keys, the columns add the focal bias to their products, so
-that no T x S tensor exists. docs/experiments.md shows how exact this is.
+the bias, G columns for its gradient. The columns are appended to queries and keys. They add the focal bias to the dot
+products, so that no T x S tensor is needed. docs/experiments.md shows how exact this is.
 """
 
 import math
@@ -15,13 +15,14 @@ from torch import Tensor
 from .cpu import flash_attention, flash_attention_backward
 
 SCOPE_FLOOR = 0.1
-"""Smallest scope sigma, in tokens. At this scope the bias of the next token is already -200: the attention is one-hot,
-so a smaller scope would change nothing. Without the minimum, equation 7 would divide by zero once sigmoid underflows.
+"""Minimum of the scope sigma, in tokens. At this scope, the bias at a distance of one token is already -200, so the
+attention is one-hot, and a smaller scope would change nothing. Without a minimum, equation 7 would divide by zero when
+the sigmoid underflows.
 """
 
 LARGEST_PART = 1024
-"""Maximum number of tokens that share an origin of the columns: at this distance, multiples of x^2 still have a few
-bits to spare.
+"""Maximum number of tokens that share an origin of the columns. At this distance, a few bits are still left for
+multiples of x^2.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
@@ -29,7 +30,7 @@ PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a ro
 
 
 class Focus(NamedTuple):
-    """mu, sigma and the factors of the bias, (B, H, T) each; without ``strength`` the factors are 1."""
+    """mu, sigma and the factors of the bias, (B, H, T) each. If ``strength`` is None, the factors are 1."""
 
     center: Tensor
     scope: Tensor
@@ -49,9 +50,9 @@ class Focus(NamedTuple):
 
 
 def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Coefficients of x^2, x and 1 of -(P - mu)^2 * 2 / sigma^2 (times the strength), a polynomial in x = P - origin.
+    """Return the coefficients of x^2, x and 1 in -(P - mu)^2 * 2 / sigma^2 (times the strength), with x = P - origin.
 
-    ``origin`` broadcasts against the others; each result has the broadcast shape.
+    ``origin`` is broadcast against the tensors of the focus.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
@@ -61,10 +62,15 @@ def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Te
 
 
 def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Divide documents evenly into blocks, ``per_part`` of them for each ``LARGEST_PART`` tokens of their length.
+    """Divide each document evenly into blocks, with ``per_part`` blocks for every ``LARGEST_PART`` tokens.
 
-    positions (B, S), lengths (B,) -> width (B, 1) of each document's blocks; first positions (B, N) of the blocks, N of
-    the longest document; number of each token's block (B, S).
+    Args:
+        positions: positions of tokens (B, S).
+        lengths: lengths of documents (B,).
+
+    Returns:
+        Width (B, 1) of the blocks in each document; first position (B, N) of each block, for the N blocks of the
+        longest document; index (B, S) of the block that contains each token.
     """
     count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
     width = (lengths[:, None] / count).ceil()
@@ -74,12 +80,13 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
 
 
 def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns with the focal bias as their dot product: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
+    """Compute columns with the focal bias as their dot product: queries (B, H, T, 6 N), keys (B, S, 6 N).
 
-    Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
-    coefficient is split into a multiple of a unit and a remainder. The unit is chosen so that the multiples' products
-    with the (integer) powers of x, and their partial sums, fit in 24 bits: they are added without rounding. Long
-    documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with its own origin and columns.
+    The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
+    than their sum. Each coefficient is therefore split into a multiple of a unit and a remainder. The unit is chosen
+    such that products of the multiples with the (integer) powers of x, and their partial sums, fit in 24 bits and are
+    added without rounding. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with its
+    own origin and columns.
     """
     width, first, block = _blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
@@ -100,11 +107,11 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
 
 
 def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns that add exactly 0 to the scores and carry the gradient to ``center``, ``scope`` and ``strength``.
+    """Compute columns that add exactly 0 to the scores and pass gradients to ``center``, ``scope`` and ``strength``.
 
-    Queries (B, H, T, 1 + 2 N), keys (B, S, 1 + 2 N). The gradient is a difference of moments of the positions, which
-    loses precision far from the origin. So each quarter of ``LARGEST_PART`` tokens (or of a shorter document) has its
-    own origin.
+    Returns columns of queries (B, H, T, 1 + 2 N) and of keys (B, S, 1 + 2 N). The gradient is a difference of moments
+    of the positions, which loses precision far from the origin. Each quarter of ``LARGEST_PART`` tokens (or of a
+    shorter document) therefore has its own origin.
     """
     width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
     origins = first + (width / 2).floor()  # (B, N)
@@ -120,8 +127,8 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of 8.
 
-    Fused kernels require this of the width of a head; C itself is made a multiple of 8, too. The keys' columns are
-    expanded to (B, H, S, C).
+    Fused kernels require this width of heads. C itself also becomes a multiple of 8. The columns of keys are expanded
+    to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -131,11 +138,11 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
 
 
 def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Put padded columns before q, k and v (B, H, S, D), which are then multiplied without a scale.
+    """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale the products.
 
-    The columns come first, so that a kernel that adds in order has cancelled them before it adds q·k. q is scaled here
-    and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because the kernels
-    require one head width.
+    The columns come first, so that the large terms cancel before a kernel that adds in order reaches q·k. q is scaled
+    here and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because kernels
+    require heads of equal width.
     """
     scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
@@ -146,8 +153,8 @@ class Part(NamedTuple):
 
     Attributes:
         tokens: the keys.
-        queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and gradient_keys: columns
-            that add 0 and carry the gradient, (B, H, T, G) and (B, S of the part, G).
+        queries, keys: value columns (B, H, T, C) and (B, S', C), where S' is the number of keys in the part.
+        gradient_queries, gradient_keys: columns that add 0 and pass the gradient, (B, H, T, G) and (B, S', G).
     """
 
     tokens: slice
@@ -158,9 +165,12 @@ class Part(NamedTuple):
 
 
 def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
-    """Split the keys into even parts, each with columns as for a separate document.
+    """Split the keys into even parts, with the columns of a separate document for each part.
 
-    positions (B, S); padding (B, S), True at padding, or None; dtype of the columns.
+    Args:
+        positions: positions of tokens (B, S).
+        padding: (B, S), True at padding, or None.
+        dtype: data type of the columns.
     """
     length = positions.shape[1]
     size = -(-length // max(1, -(-length // LARGEST_PART)))
@@ -170,7 +180,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # for a document without words in this part
+        first = first.masked_fill(first.isinf(), 0.0)  # documents without words in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
@@ -192,18 +202,19 @@ def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple
 
 
 class FlashFocus(torch.autograd.Function):
-    """Computes softmax(q k^T + columns) v by torch's fused CPU kernel; keeps q, k, v, the columns and the output.
+    """Computes softmax(q k^T + columns) v with torch's fused CPU kernel.
 
-    Inputs: q, k, v (B, H, S, D), and the five fields of every :class:`Part` in order. autograd would also keep the
-    widened copies of q, k, v and the output. The parts' outputs are averaged with their softmaxes' denominators as
-    weights. Documents are processed in groups, so that the copies are small.
+    The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`Part`, in order. Only q, k, v, the columns
+    and the output are kept for the backward pass; autograd would also keep the widened copies of q, k, v and the
+    output. The outputs of the parts are averaged, weighted with the denominators of their softmaxes. Documents are
+    processed in groups, so that the copies are small.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *fields: Any) -> Tensor:
         parts = [Part(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
         batch, heads, length, width = q.shape
-        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # in the layout that the next layer reads
+        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # in the layout that the next layer expects
         normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # in the kernel's layout
         for rows in _groups(q):
             for number, (tokens, queries, keys, *_) in enumerate(parts):
@@ -248,10 +259,10 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Maximum number of elements in the queries of a group of documents of :class:`FlashFocus`."""
+"""Maximum number of elements in the queries of a group of documents in :class:`FlashFocus`."""
 
 
 def _groups(q: Tensor) -> "List[slice]":
-    """Slices of the documents."""
+    """Return a slice of the documents for each group."""
     size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
     return [slice(start, start + size) for start in range(0, len(q), size)]

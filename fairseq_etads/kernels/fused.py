@@ -1,7 +1,7 @@
-"""The choice of torch's kernel for ``scaled_dot_product_attention`` on an NVIDIA GPU, and a warning where it has none.
+"""Determine torch's kernel for ``scaled_dot_product_attention`` on an NVIDIA GPU, and warn if it is not fused.
 
-The rules come from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``) for dense tensors without a
-causal flag. ``tests/gpu`` compares them with torch's own answers.
+The rules were copied from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``), for dense tensors
+without a causal flag. ``tests/gpu`` compares them with torch's own choices.
 """
 
 import functools
@@ -17,7 +17,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
-    """Return the number that must divide the width of a head for torch's memory-efficient attention."""
+    """Return the number by which the width of a head must be divisible for torch's memory-efficient attention."""
     if dtype in HALVES:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) else 1
@@ -26,13 +26,14 @@ def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
 def fused_kernel(
     dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
 ) -> str:
-    """Name torch's kernel: "flash", "cudnn", "efficient", or "math", which keeps a number for each pair of words.
+    """Return torch's kernel: "flash", "cudnn", "efficient", or "math", which stores a number for each pair of words.
 
     Args:
-        dtype: of queries, keys and values, after autocast.
-        width: of a head.
+        dtype: data type of queries, keys and values, after autocast.
+        width: width of a head.
         masked: whether there is a mask or a bias, such as for padding.
-        capability: of the GPU, such as (8, 0) for an A100.
+        capability: capability of the GPU, such as (8, 0) for an A100.
+        dropout_p: dropout probability of the attention weights.
     """
     is_half = dtype in HALVES and capability >= (8, 0)
     prefers_cudnn = capability in ((9, 0), (10, 0), (10, 3))
@@ -45,11 +46,12 @@ def fused_kernel(
 
 
 def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
-    """Log once that torch has no fused kernel for attention on a GPU.
+    """Log once if torch has no fused kernel for attention on a GPU.
 
     Args:
         x: tensor with the dtype and device of the attention.
-        width: of a head.
+        width: width of a head.
+        dropout_p: dropout probability of the attention weights.
         masked: whether there is a mask or a bias.
     """
     if not x.is_cuda or torch.compiler.is_compiling():
@@ -63,8 +65,8 @@ def _note(dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, i
     if fused_kernel(dtype, width, masked, capability, dropout_p) != "math":
         return
     multiple, name = least_multiple(dtype, capability), str(dtype).rpartition(".")[2]
-    advice = f". Widths that are multiples of {multiple} have one" if width % multiple else ""
+    advice = f". There is one for widths that are multiples of {multiple}" if width % multiple else ""
     logger.warning(
         f"attention with heads of width {width} in {name} on cuda of capability {capability[0]}.{capability[1]}: torch "
-        f"has no fused kernel for it, so a weight is kept for each pair of words{advice}"
+        f"has no fused kernel for this case, so a weight is kept for each pair of words{advice}"
     )

@@ -1,4 +1,4 @@
-"""Linear layers: oneDNN's products in training where they are faster than torch's; normalised and marked weights."""
+"""Linear layers: faster products with oneDNN in training, normalised weights, and marks on weights for optimisers."""
 
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -11,13 +11,13 @@ from .cpu import has_faster_linear, plain_linear
 
 
 class _Linear(torch.autograd.Function):
-    """Computes x W^T + b of x (…, in), and its gradient, by :func:`plain_linear`; W (out, in)."""
+    """Computes x W^T + b, for x (…, in) and W (out, in), and its gradient with :func:`plain_linear`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # The result is not a view, as in torch: an in-place operation on a view copies its gradient three times.
+        # Like in torch, the result is not a view, because in-place operations on views copy their gradient three times.
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -37,7 +37,7 @@ class _Linear(torch.autograd.Function):
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer with torch's result, except for the order in which products are added."""
+    """A linear layer that computes the same result as torch's, except for the order in which products are added."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
@@ -49,7 +49,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Turn torch's linear layers into :class:`TrainingLinear` where its products are faster."""
+    """Replace torch's linear layers in a model with :class:`TrainingLinear` if this is faster."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
@@ -57,14 +57,14 @@ def use_training_linear(model: nn.Module) -> None:
 
 
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
-    """Tell whether a module is exactly torch's linear layer or a :class:`TrainingLinear`, not another subclass."""
+    """Return whether a module is exactly torch's linear layer or a :class:`TrainingLinear`, not another subclass."""
     return type(module) in (nn.Linear, TrainingLinear)
 
 
 def mark_matrices(model: nn.Module) -> None:
-    """Mark the matrices of the linear layers inside a model, for optimisers that treat them differently.
+    """Mark the weight matrices of the linear layers inside a model, for optimisers that treat them differently.
 
-    Tables of word vectors, output layers, and vectors in the form of a matrix are not marked.
+    Tables of word vectors, output layers, and matrices with a single row or column are not marked.
     """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, module in model.named_modules():
@@ -74,31 +74,29 @@ def mark_matrices(model: nn.Module) -> None:
 
 
 def is_matrix(weight: Tensor) -> bool:
-    """Tell whether :func:`mark_matrices` has marked this weight."""
+    """Return whether :func:`mark_matrices` has marked this weight."""
     return bool(getattr(weight, "is_matrix", False))
 
 
 def _weight_norms(module: nn.Module) -> List[WeightNorm]:
-    """Hooks that compute a module's normalised weights, g v / |v|, when it is called (torch's ``weight_norm``)."""
+    """Return the hooks of torch's ``weight_norm``, which compute a module's weights g v / |v| in each call."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 
 def renew_weight(layer: nn.Module) -> None:
-    """Recompute a normalised weight from its current parameters, for code that reads it instead of calling the
-    layer.
-    """
+    """Recompute a layer's normalised weight from its parameters, for code that reads it without calling the layer."""
     for hook in _weight_norms(layer):
         setattr(layer, hook.name, hook.compute_weight(layer))
 
 
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
-    """Computed normalised weights of modules; they are not parameters, and cannot be deep-copied."""
+    """Iterate over the computed normalised weights, which are not parameters and cannot be deep-copied."""
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Make each normalised weight a parameter, replacing the parameters that it is computed from."""
+    """Replace the parameters from which each normalised weight is computed with the weight itself."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

@@ -1,10 +1,10 @@
 """Look up word vectors in a table that is also the output layer, with half the memory in the backward pass.
 
-Such a table gets two gradients: a dense one from the output layer, and one for the few rows that were looked up.
-autograd adds them. A dense second gradient would take as much memory as the table, and time to fill and add it. The
-rows of a sparse one are added to the first gradient. Without a dense gradient, however, a sparse one would reach the
-optimiser, and most optimisers refuse it. Therefore :func:`expect_dense_gradient` notes on the table that the current
-backward pass makes a dense gradient of it, and the lookup, which comes later in the same pass, reads the note.
+The gradient of such a table is the sum of two gradients: a dense one from the output layer, and one for the few rows
+that were looked up. If the second gradient were dense, it would need as much memory as the table, and time to be filled
+and added. If it is sparse, only its rows are added to the first gradient. Without a dense gradient, however, the sparse
+one would reach the optimiser, and most optimisers do not accept it. Therefore :func:`expect_dense_gradient` marks the
+table when the backward pass computes a dense gradient, and the lookup, which follows in the same pass, reads the mark.
 """
 
 from typing import Any, Optional, Tuple
@@ -15,18 +15,18 @@ from torch import Tensor, nn
 
 
 def backward_pass() -> int:
-    """Return the number of the backward pass running in this thread, unique in this process; -1 if none is."""
+    """Return a unique number for the backward pass that is running in this thread, or -1 if none is running."""
     return int(torch._C._current_graph_task_id())
 
 
 def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
-    """Note in the backward pass of ``result``, a product with the whole ``table``, that it makes a dense gradient."""
+    """Mark ``table`` in the backward pass of ``result``, a product with the whole table, as having a dense gradient."""
     if result.requires_grad:
         result.register_hook(lambda _: setattr(table, "dense_gradient_of", backward_pass()))
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up rows of a table (V, D) by ids (…); the gradient is sparse if the table already has a dense one."""
+    """Looks up the rows ``ids`` (…) of a table (V, D). The gradient is sparse if the table already has a dense one."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:
@@ -45,18 +45,19 @@ class _Lookup(torch.autograd.Function):
 
 
 def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
-    """Return the sparse gradient of the looked-up rows. torch's own function waits for a GPU to count the ids that are
-    not padding.
+    """Return the sparse gradient of the looked-up rows.
+
+    Unlike torch's function, this one does not wait for a GPU to count the ids that are not padding.
     """
     rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
 
 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
-    """``torch.nn.functional.embedding`` for a table shared with an output layer; see this module.
+    """Compute ``torch.nn.functional.embedding`` for a table that is shared with an output layer.
 
-    A part of a flattened parameter (``--ddp-backend fully_sharded``) and a table in half precision get dense gradients,
-    and so does every table inside ``torch.compile``.
+    The gradient is dense for a part of a flattened parameter (``--ddp-backend fully_sharded``), for a table in half
+    precision, and inside ``torch.compile``.
     """
     if torch.compiler.is_compiling():
         return F.embedding(ids, table, padding_idx)

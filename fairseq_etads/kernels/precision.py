@@ -1,7 +1,7 @@
 """Linear layers that compute in float32 inside half-precision models.
 
-Half precision is too coarse for a result that is a position in a document or a decisive logit: near position 400,
-bfloat16 has steps of 2 tokens.
+Half precision is too coarse for positions in a document and for decisive logits. For example, bfloat16 numbers near 400
+are multiples of 2, so that a position would be rounded to 2 tokens.
 """
 
 import torch
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 
 def keep_float32(layer: nn.Linear) -> nn.Linear:
-    """Mark a layer that is called by :func:`in_float32`, so that copies for inference keep it in float32, too."""
+    """Mark a layer for :func:`in_float32`, so that copies for inference also keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 
 
 def keeps_float32(layer: nn.Module) -> bool:
-    """Tell whether :func:`keep_float32` was called for this layer."""
+    """Return whether :func:`keep_float32` was called for this layer."""
     return bool(getattr(layer, "keeps_float32", False))
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """Compute ``layer(x)`` in float32 or better for any dtypes of ``layer`` and ``x``, also under autocast.
+    """Compute ``layer(x)`` in float32 or better, whatever the dtypes of ``layer`` and ``x``, even under autocast.
 
     Args:
         layer: a linear layer. Its hooks, such as fairseq's quantisation noise, are run.
@@ -40,5 +40,5 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Convert ``x`` to float32 unless it is float64: the dtype for sums and logarithms."""
+    """Convert ``x`` to float32 unless it is float64, for sums and logarithms."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,11 +1,11 @@
-"""Copies from the CPU to a GPU for which the CPU does not wait."""
+"""Copy tensors from the CPU to a GPU without waiting for the copy."""
 
 import torch
 from torch import Tensor
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; to a GPU from pinned memory, while earlier work of the GPU continues."""
+    """Copy a tensor to a device. Copies to a GPU use pinned memory, so that they do not wait for earlier work."""
     if device.type == "cuda" and x.device.type == "cpu":
         return x.pin_memory().to(device, non_blocking=True)
     return x.to(device)

@@ -1,9 +1,10 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word. With label smoothing it also needs the sum over all words, and with a pointer
-the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V
-x d table. Here they are computed in chunks of columns and kept once, for the backward pass. A softmax, its logarithm
-and their gradients exist only for one chunk. The plain computation keeps three to five tensors of M x V numbers.
+A loss needs log P of each target word. With label smoothing, it also needs the sum over all words, and with a pointer
+log P of the document's words. The logits of M summary words over V words of the vocabulary are the product of M x d
+states and a V x d table. Here, the logits are computed in chunks of columns and stored once for the backward pass.
+Softmax, logarithm and gradients exist only for one chunk at a time. The plain computation would store three to five
+tensors of M x V numbers.
 """
 
 import math
@@ -16,15 +17,17 @@ from .cpu import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Maximum number of logits in a chunk on a CPU: 16 MiB in float32, to suit its caches."""
+"""Maximum number of logits in a chunk on a CPU: 16 MiB in float32, which fits in its caches."""
 GPU_CHUNK_ELEMENTS = 2**26
-"""The same on a GPU, 256 MiB: it has no such caches, and each operation on a chunk launches a kernel."""
+"""Maximum number of logits in a chunk on a GPU: 256 MiB in float32. Each operation on a chunk launches a kernel, so
+smaller chunks would be slower.
+"""
 NARROWEST_CHUNK = 1024
-"""Minimum number of columns in a chunk: narrower products are slower."""
+"""Minimum number of columns in a chunk, because narrower products are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Split the columns for the rows of ``states`` (M, d) into parts of a limited size."""
+    """Split the columns into chunks, which have a limited number of logits for the rows of ``states`` (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
@@ -32,26 +35,27 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Return the mask of the columns inside a chunk, and their positions in it (0 for other columns)."""
+    """Return the mask of the columns inside a chunk, and their positions in the chunk (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Positions in a chunk of the columns inside it; they are few, and are handled one by one.
+    """Return the positions in a chunk of those columns that are inside it.
 
-    A list as an index would be copied to a GPU.
+    The few columns are handled one by one, because a list used as an index would be copied to a GPU.
     """
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 
 
 class _WordLogProbs(torch.autograd.Function):
-    """Selected columns of log softmax(states table^T + bias), and the sum over all columns.
+    """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
-    Inputs: states (M, d); table (at least V, d); bias (V,) or None; columns (M, K), below V; V; columns that the sum
-    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is requested.
+    The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, columns (M, K) below V, the number V,
+    and a list of columns that the sum leaves out, or None for no sum. The outputs are (M, K) and (M,), at least
+    float32. The latter are zeros if no sum is requested.
 
-    The backward pass turns the logits into their gradient in place, so there can be only one.
+    Only one backward pass is possible, because it overwrites the logits with their gradient.
     """
 
     @staticmethod
@@ -95,8 +99,8 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        # The sum is kept in float32. If it were rounded to half precision after every chunk, it would lose most of the
-        # contributions of later chunks.
+        # Keep the sum in float32. If it were rounded to half precision after each chunk, most contributions of later
+        # chunks would be lost.
         of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
@@ -130,18 +134,19 @@ def word_log_probs(
     size: int,
     without: Optional[Sequence[int]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Selected entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
+    """Compute selected entries of log softmax(states table^T + bias), and the sum of all entries.
 
     Args:
         states: states (N, T, d).
-        table: table (at least V, d).
+        table: table (at least V, d). Only its first V rows are used.
         bias: bias (V,), or None.
         columns: columns (N, T, K), int64, below V.
         size: V, the number of words.
-        without: columns that the sum leaves out; None: no sum, which is then 0.
+        without: columns that the sum leaves out. If None, the sum is not computed and returned as 0.
 
     Returns:
-        (N, T, K) and (N, T), at least float32. They allow a single backward pass.
+        The selected entries (N, T, K) and the sum (N, T), at least float32. Only one backward pass through them is
+        possible.
     """
     rows = columns.flatten(0, 1)
     dtype, device = states.dtype, states.device.type

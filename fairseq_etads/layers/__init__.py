@@ -1,1 +1,1 @@
-"""Modules with weights, and the state that decoding keeps for them."""
+"""Modules with weights, and their state during decoding."""

@@ -1,9 +1,9 @@
-"""Additive and dot attention of a recurrent decoder to a document shared by all steps.
+"""Additive and dot attention of a recurrent decoder to a document that all steps share.
 
-Each query depends on the previous step's result, so the steps cannot be computed as one product. With plain autograd,
-every step would allocate, fill and add a gradient of the size of the whole document. Here each step's backward pass
-records the little that is needed, and the gradient of the shared tensor is formed once, after the last step. Values as
-large as (B, S, A) are recomputed in the backward pass instead of being kept for every step.
+Each query depends on the result of the previous step, so the steps cannot be computed as one product. With plain
+autograd, every step would allocate, fill and add a gradient of the size of the whole document. Here, the backward pass
+of a step only records what is needed, and the gradient of the shared tensor is computed once, after the last step.
+Tensors as large as (B, S, A) are recomputed in the backward pass instead of being stored for each step.
 """
 
 from typing import Any, Callable, List, Optional, Tuple
@@ -16,14 +16,14 @@ from ..kernels.lookup import backward_pass
 from ..kernels.precision import at_least_float32
 
 _CACHED = 2**19
-"""Number of float32 values that fit in a processor's cache (2 MiB), so that several passes over them are fast."""
+"""Number of float32 values that fit in the cache of a processor (2 MiB), so that repeated passes over them are fast."""
 
 
 class _StepGradients:
-    """Gradients from the backward passes of decoding steps, for the tensor that the steps share.
+    """Records from the backward passes of decoding steps, for the gradient of a tensor that the steps share.
 
-    The shared tensor's own backward pass consumes the records. The records are discarded when another backward pass
-    starts, because an interrupted pass, or one that needs no gradient of the shared tensor, leaves records behind.
+    The backward pass of the shared tensor consumes the records. Remaining records are discarded at the start of another
+    backward pass. They can remain after a pass that was interrupted or needed no gradient of the shared tensor.
     """
 
     def __init__(self) -> None:
@@ -31,19 +31,19 @@ class _StepGradients:
         self._pass = -1
 
     def of_this_pass(self) -> List[Any]:
-        """Return the records of the backward pass that is running."""
+        """Return the records of the current backward pass."""
         if self._pass != backward_pass():
             self._records, self._pass = [], backward_pass()
         return self._records
 
     def consume(self) -> List[Any]:
-        """Return these records and delete them."""
+        """Return the records of the current backward pass, and delete them."""
         records, self._records = self.of_this_pass(), []
         return records
 
 
 class SharedStates:
-    """Encoder states that the attention of all steps reads.
+    """Encoder states, shared by the attention of all steps.
 
     Args:
         states: encoder states (B, S, M).
@@ -54,7 +54,7 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Compute contexts (B, T, M): sums of the states weighted by attention (B, T, S)."""
+        """Compute contexts (B, T, M), the sums of the states weighted with attention (B, T, S)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
@@ -76,7 +76,9 @@ class SharedKeys:
         coverage: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
     ) -> Tensor:
-        """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
+        """Compute e_tj = v · tanh(q_t + k_j [+ c_tj w_c]).
+
+        This is the attention of Bahdanau et al. 2014 or, with coverage, equation 11 of See et al. 2017.
 
         Args:
             query: queries q (B, T, A) from the decoder, including the bias.
@@ -87,8 +89,7 @@ class SharedKeys:
         Returns:
             (B, T, S), at least float32.
         """
-        # tanh(x) is computed as 2 sigmoid(2x) - 1, because torch's sigmoid takes a sixth of the time of its tanh on a
-        # CPU.
+        # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as its tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
         scores = _SigmoidScores.apply(self._gradients, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
@@ -111,25 +112,25 @@ class DotKeys:
 
 
 class DotAttention(nn.Module):
-    """Scores h · k_j (Chopra et al. 2016), without weights."""
+    """Dot attention with scores h · k_j (Chopra et al. 2016), without weights."""
 
     from_word: Optional[nn.Linear] = None
 
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
-        """Compute the scores (N, S) of a step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
+        """Compute the scores (N, S) in a step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.scores(query).view(len(hidden), -1)
 
 
 class AdditiveAttention(nn.Module):
-    """Scores v · tanh(W_h h + W_e E[o] + b + k_j) of additive attention (Nallapati et al., section 2.3).
+    """Additive attention with scores v · tanh(W_h h + W_e E[o] + b + k_j) (Nallapati et al., section 2.3).
 
-    The keys k_j = W_c h^d_j come from the encoder; E[o] is the previous word's vector. See et al. 2017 (equation 1)
-    have no E[o].
+    The keys k_j = W_c h^d_j come from the encoder, and E[o] is the vector of the previous word, which See et al. 2017
+    (equation 1) do not use.
 
     Args:
         hidden: width of h.
-        word: width of E[o]; 0: E[o] is not used.
+        word: width of E[o], or 0 to leave out E[o].
         width: A, the width of the keys and of v.
     """
 
@@ -147,12 +148,13 @@ class AdditiveAttention(nn.Module):
         covered: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
     ) -> Tensor:
-        """Compute the scores (N, S) of one step.
+        """Compute the scores (N, S) in one step.
 
         Args:
-            hidden: states h (N, H); N is a multiple of the number of documents B.
-            word: result of ``from_word`` for the previous words (N, A), which the decoder computes for all steps at
-                once; None if words are not used.
+            hidden: states h (N, H). N is a multiple of the number of documents B.
+            word: result (N, A) of ``from_word`` for the previous words, which the decoder computes for all steps at
+                once, or None if words are not used.
+            keys: keys of the B documents.
             covered: coverage c (N, S), the sum of the attention in earlier steps.
             coverage_weight: the vector w_c (A,).
         """
@@ -165,7 +167,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """The identity, with ``total`` of the steps' records as the gradient in the backward pass."""
+    """The identity in the forward pass. In the backward pass, the gradient is ``total`` of the records of all steps."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -184,18 +186,18 @@ class _SharedTensor(torch.autograd.Function):
 
 
 def _sum_of_products(records: List[Any]) -> Tensor:
-    """Sum attention (B, T, S) times the gradient of its context (B, T, M) over the steps. Returns (B, S, M)."""
+    """Sum the products of attention (B, T, S) and context gradients (B, T, M) over all steps. Returns (B, S, M)."""
     weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
 
 
 def _running_sum(records: List[Any]) -> Tensor:
-    """Return the only record: the sum (B, S, A) of all steps' gradients."""
+    """Return the only record, which is the sum (B, S, A) of the gradients of all steps."""
     return records[0]
 
 
 class _WeightedSum(torch.autograd.Function):
-    """Weights (B, T, S) times states (B, S, M); the backward pass records the inputs of :func:`_sum_of_products`."""
+    """Computes weights (B, T, S) times states (B, S, M), and records the inputs of :func:`_sum_of_products`."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
@@ -210,15 +212,15 @@ class _WeightedSum(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
-            # Records are detached: otherwise a record and the graph would keep each other alive.
+            # Detach the records; otherwise, a record and the graph would keep each other alive.
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _Products(torch.autograd.Function):
-    """Products of queries (B, T, A) and keys (B, S, A); records the inputs of :func:`_sum_of_products`.
+    """Computes products of queries (B, T, A) and keys (B, S, A) in float32 or better.
 
-    They are computed in float32 or better.
+    The backward pass records the inputs of :func:`_sum_of_products`.
     """
 
     @staticmethod
@@ -238,8 +240,9 @@ class _Products(torch.autograd.Function):
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v, at least float32; the backward pass adds to the keys' single
-    record.
+    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v in float32 or better.
+
+    The backward pass adds the gradient of the keys to a single record.
     """
 
     @staticmethod
@@ -280,7 +283,7 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Split documents into blocks: one block, or on a CPU blocks with (n, T, S, A) values that fit in its cache."""
+    """Split documents into blocks. On a CPU, the values (n, T, S, A) of a block fit in the cache; else there is one."""
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)
@@ -288,9 +291,13 @@ def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Compute sigmoid(q + k [+ c w_c]) for the documents ``rows``, a new tensor (n, T, S, A).
+    """Compute sigmoid(q + k [+ c w_c]) for some of the documents. Returns a new tensor (n, T, S, A).
 
-    query (B, T, A), keys (B, S, A); coverage: c (B, T, S) and w_c (A,).
+    Args:
+        query: queries (B, T, A).
+        keys: keys (B, S, A).
+        coverage: c (B, T, S) and w_c (A,), or nothing.
+        rows: slice of n documents.
     """
     inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
     if coverage:

@@ -1,6 +1,6 @@
 """Process the encoder's states before the decoder attends to them: aggregation of earlier layers, and a gate.
 
-Tensors are S x B x d_m, as everywhere in fairseq's Transformer.
+Tensors have the shape (S, B, d_m), as everywhere in fairseq's Transformer.
 """
 
 from typing import Any, Optional, Sequence
@@ -14,16 +14,16 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
 class Aggregation(nn.Module):
-    """Combines the last encoder layer's states with earlier layers' (Aggregation Transformer, section 3.4).
+    """Combines the states of the last encoder layer and earlier layers (Aggregation Transformer, section 3.4).
 
-    With h^l the states of encoder layer l of N, the history are the L = ``layers`` layers before the last one::
+    Let h^l be the states of encoder layer l of N. The history consists of the L = ``layers`` layers before the last::
 
         add:   h^N + h^(N-L) + ... + h^(N-1)
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
         attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
 
-    As in the paper, the attention has no residual connection and no norm. Only the parameters of the chosen method
-    exist: none, W and one attention, or L attentions.
+    As in the paper, the attention has no residual connection and no norm. The three kinds have no parameters, W and one
+    attention, or L attentions.
 
     Args:
         kind: "add", "proj" or "attn".
@@ -44,9 +44,9 @@ class Aggregation(nn.Module):
         """Aggregate the encoder's states.
 
         Args:
-            history: the states of the L layers before the last one, first layer first, each (S, B, d_m).
-            states: the states of the last layer, h^N (S, B, d_m).
-            padding_mask: (B, S), True at padding; None: nothing is padded.
+            history: states of the L layers before the last one, in order, (S, B, d_m) each.
+            states: states h^N (S, B, d_m) of the last layer.
+            padding_mask: (B, S), True at padding, or None if nothing is padded.
 
         Returns:
             (S, B, d_m)
@@ -63,10 +63,10 @@ class Aggregation(nn.Module):
 
 
 class EncoderGate(nn.Module):
-    """Gates each encoder state before the decoder reads it (Gated ES-Trans, eq. 4 and 5).
+    """Gates each encoder state before the decoder reads it (Gated ES-Trans, equations 4 and 5).
 
-    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s is the state of the document's last real token, the
-    end symbol, and represents the whole document. W_g is stored as two halves; the half for s is applied once per
+    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s represents the whole document. It is the state of the
+    document's last real token, the end symbol. W_g is stored as two halves, and the half for s is applied once per
     document.
     """
 
@@ -76,19 +76,22 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Gate states (S, B, d_m), with a padding mask (B, S) or None. Returns (S, B, d_m)."""
+        """Gate states (S, B, d_m), given a padding mask (B, S) or None. Returns (S, B, d_m)."""
         return self.let_through(states, last_real_state(states, padding_mask))
 
     def let_through(self, states: Tensor, document: Tensor) -> Tensor:
-        """Compute g * h for states h (…, d_m) and the vectors s of their documents, which broadcast to the states."""
+        """Compute g * h for states h (…, d_m) and vectors s of their documents, which are broadcast to the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Return the state (B, d_m) of each document's last token that is not padding, which may be on either side.
+    """Return the state (B, d_m) of each document's last real token. Padding may be on either side.
 
-    The states are (S, B, d_m); the padding mask is (B, S), True at padding, or None. If a row has only padding, its
-    first state is returned.
+    If a row consists of padding, its first state is returned.
+
+    Args:
+        states: states (S, B, d_m).
+        padding_mask: (B, S), True at padding, or None.
     """
     if padding_mask is None:
         return states[-1]

@@ -1,4 +1,4 @@
-"""Observe attention modules' values: figures for a training log, and records for explanations."""
+"""Observe values inside attention modules: figures for training logs, and records for explanations."""
 
 import contextlib
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
@@ -10,16 +10,16 @@ from ..attention import attention_weights, gate_logits
 from ..kernels.focus import document_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
-"""Names in the log, each a mean over layers and heads.
+"""Names of figures in the log, which are means over layers and heads.
 
-gate: sum over j of g_ij a_ij, the share of the attention that the saliency gate lets through, at the middle word of
-each summary; for forms that begin at 1, twice that value. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma in
-tokens. focus_share: sigma / m. focus_strength: the factor of the bias, where it is learned.
+gate: sum over j of g_ij a_ij, the share of the attention that passes the saliency gate, at the middle word of each
+summary; twice this share for forms with the initial value 1. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma
+in tokens. focus_share: sigma / m. focus_strength: factor of the bias, if it is learned.
 """
 
 
 class GateInputs(NamedTuple):
-    """Inputs of :func:`saliency_attention` in a layer, except values; see its arguments of the same names."""
+    """Inputs of :func:`saliency_attention` in a layer, without the values. The function explains the names."""
 
     q: Tensor
     k: Tensor
@@ -30,9 +30,9 @@ class GateInputs(NamedTuple):
     gate_level: Optional[Tensor]
 
     def gate(self) -> Tuple[Tensor, Tensor]:
-        """Compute the gate g and the attention before it, (B, H, T, S) each.
+        """Compute the gate g and the attention before gating, (B, H, T, S) each.
 
-        g is between 0 and 1, or between 0 and 2 with the forms that start at 1. For "normalised" it is the factor
+        g is between 0 and 1, or between 0 and 2 for forms with the initial value 1. For "normalised", it is the factor
         before the weights are divided by their sum.
         """
         weights = attention_weights(self.q, self.k, self.key_padding_mask)
@@ -41,27 +41,26 @@ class GateInputs(NamedTuple):
 
 
 class AttentionObserver:
-    """Receives values of a layer's attention module during its forward pass."""
+    """Receives values from an attention module during its forward pass."""
 
     def add_focus(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
-        """Receive focus-attention's mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
+        """Receive mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and the mask (B, S)."""
 
     def add_gate(self, inputs: GateInputs) -> None:
-        """Receive the inputs of saliency-selection's gate."""
+        """Receive the inputs of the gate in saliency-selection."""
 
 
 class AttentionRecord(AttentionObserver):
-    """All values that one attention module computed in its last forward pass; None for missing ones.
+    """All values that an attention module computed in its last forward pass. Values that it does not compute are None.
 
     Attributes:
-        center, scope: mu and sigma of focus-attention (B, H, S), in tokens.
-        strength: the bias's factors (H,).
-        gate: the gate g of saliency-selection (B, H, T, S); see :meth:`GateInputs.gate`.
-        form: the form of the gate.
-        gated: the final weights of the values (B, H, T, S): g times the attention, with "normalised" divided by its
-            sum.
+        center, scope: mu and sigma (B, H, S) of focus-attention, in tokens.
+        strength: factors (H,) of the bias.
+        gate: gate g (B, H, T, S) of saliency-selection; see :meth:`GateInputs.gate`.
+        form: form of the gate.
+        gated: final weights (B, H, T, S) of the values: g times the attention, divided by its sum for "normalised".
     """
 
     center: Optional[Tensor] = None
@@ -86,12 +85,12 @@ class AttentionRecord(AttentionObserver):
 
 
 class AttentionFigures(AttentionObserver):
-    """Totals and counts of :data:`FIGURES` over the layers of one forward pass.
+    """Sums and counts of :data:`FIGURES` over the layers in a forward pass.
 
-    For speed it reads only one word per summary, and only the vectors of focus-attention.
+    For speed, only one word per summary and only the vectors of focus-attention are read.
 
     Args:
-        real: (B, T) bool, False at the padding of summaries, on either side.
+        real: (B, T), bool, False at the padding of summaries, which may be on either side.
     """
 
     def __init__(self, real: Tensor):
@@ -126,12 +125,12 @@ class AttentionFigures(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Return the sums and counts (``NAME_count``) that a criterion adds up over batches and processes."""
+        """Return sums and counts (``NAME_count``), which a criterion adds up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
 class Observed:
-    """A mixin for attention modules that report values to their :class:`AttentionObserver`, if they have one."""
+    """A mixin for attention modules that report values to an :class:`AttentionObserver`, if one is set."""
 
     observer: Optional[AttentionObserver] = None
 
@@ -149,7 +148,7 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 @contextlib.contextmanager
 def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
-    """Collect figures of the forward passes inside the block; ``real`` as in :class:`AttentionFigures`."""
+    """Collect figures during forward passes within a ``with`` block. For ``real``, see :class:`AttentionFigures`."""
     figures = AttentionFigures(real)
     with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
@@ -157,7 +156,7 @@ def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
 
 @contextlib.contextmanager
 def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
-    """Record each observable attention module, by the module's name, in the forward pass inside the block."""
+    """Record the values of all observable attention modules, by name, in a forward pass within a ``with`` block."""
     named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
     records = {name: AttentionRecord() for name in named}
     with _observing({named[name]: records[name] for name in named}):

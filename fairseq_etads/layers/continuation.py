@@ -1,8 +1,8 @@
-"""Continuation features: show copy attention where the summary has been copying, so that it can continue there.
+"""Continuation features, which tell copy attention where the summary was copied from, so that it can continue there.
 
-A recurrent encoder's states tell a pointer which words are adjacent, so it soon learns to continue where it stopped. A
-Transformer has to learn that over two layers. These features provide it. They depend only on words and need no
-recurrence, so they are also cheap in training, where all steps are computed at once.
+From the states of a recurrent encoder, a pointer can see which words are adjacent, so it soon learns to continue where
+it stopped. A Transformer must learn this over two layers, unless these features are provided. They depend only on words
+and need no recurrence, so they also cost little in training, where all steps are computed at once.
 """
 
 from typing import NamedTuple, Tuple
@@ -15,16 +15,16 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""Initial values of the three features' weights."""
+"""Initial weights of the three features."""
 
 
 class CopyHistory(NamedTuple):
-    """Relations of each position j of a document to the summary written before step t; (N, T, S) bool each.
+    """Relations between each position j of a document and the summary before step t, as (N, T, S) bool tensors.
 
     Attributes:
-        follows_one: the word before j is the last word written.
-        follows_two: the two words before j are the last two words written, in this order.
-        written: word j has been written already.
+        follows_one: whether the word before j is the last written word.
+        follows_two: whether the two words before j are the last two written words, in this order.
+        written: whether word j has already been written.
     """
 
     follows_one: Tensor
@@ -36,15 +36,16 @@ class CopyHistory(NamedTuple):
         """Compute the history of the last ``steps`` of T' steps.
 
         Args:
-            previous: (N, T'), int64, ids of the dictionary: the start symbol and the words of the summary so far. Ids
-                of the dictionary also distinguish unknown words.
-            source: documents (B, S), ids of the dictionary; N is a multiple of B.
-            unk: id of the unknown word, which stands for many words and so matches none.
+            previous: (N, T'), int64, ids of the start symbol and the words so far in the dictionary. These ids also
+                distinguish unknown words of the copy tail.
+            source: documents (B, S), as ids of the dictionary. N is a multiple of B.
+            steps: number of last steps to return.
+            unk: id of the unknown word, which represents many words and therefore matches none.
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
         same = words[:, :, None] == source[:, None]  # (N, T', S): True if position j has the word before step t
-        # Mark the words written before each step. For the last step alone there is a faster way.
+        # Mark the words written before each step, in a faster way if only the last step is needed.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
         # and the previous step and position also matched
@@ -55,13 +56,14 @@ class CopyHistory(NamedTuple):
 class Continuation(nn.Module):
     """Terms for the logits of copy attention and p_gen, computed from a :class:`CopyHistory`.
 
-    The logit of position j gets v_1, v_2 and v_3 added where its three features hold, with v = W h + b of the decoder's
-    state h: at some positions of a summary it is better to continue copying, at others to stop. W starts at 0 and b at
-    :data:`FIRST_VALUES`, a weak preference for continuing. The logit of p_gen gets one learned number added if any
-    position follows the last word, and another if any follows the last two; both start at 0.
+    For each of the three features that is true at position j, the value v_1, v_2 or v_3 is added to the logit of j. The
+    values v = W h + b depend on the decoder's state h, because copying should continue at some steps and stop at
+    others. W is initialised to 0 and b to :data:`FIRST_VALUES`, a weak preference for continuing. Two learned numbers,
+    initially 0, are added to the logit of p_gen: one if any position follows the last word, the other if any position
+    follows the last two words.
 
     Args:
-        features: the width of h.
+        features: width of h.
     """
 
     def __init__(self, features: int):
@@ -77,7 +79,8 @@ class Continuation(nn.Module):
 
         Args:
             states: states h (N, T, features) of the decoder.
-            copyable: mask (N, 1, S) of the positions that count for p_gen.
+            history: relations between the document and the summary so far.
+            copyable: mask (N, 1, S) of the positions that are considered for p_gen.
         """
         values = in_float32(self.values, states)  # (N, T, 3)
         scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)

@@ -1,7 +1,7 @@
-"""The interface of decoders: their capabilities, the request of a loss, their output, and a mixin that makes it.
+"""The interface of decoders: capabilities, requests of losses, the output, and a mixin that computes it.
 
-Losses and searches read any model through :func:`decoder_capabilities` and :class:`DecoderOutput`.
-:class:`PointingDecoder` computes the output from decoder states for all families except the recurrent one.
+Losses and searches access all models through :func:`decoder_capabilities` and :class:`DecoderOutput`. In all families
+except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
 """
 
 from dataclasses import dataclass, replace
@@ -21,15 +21,15 @@ from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 Capabilities = FrozenSet[str]
-"""A model's mechanisms, each named by the option that enables it: "--pointer", "--pointer soft", …"""
+"""Mechanisms of a model, named after the options that enable them: "--pointer", "--pointer soft", …"""
 
 
 class TrainedBy(NamedTuple):
-    """The criterion of a model that selects words or sentences.
+    """The criterion that trains a model for selecting words or sentences.
 
     Attributes:
-        criterion: its name.
-        model: the kind of model, for messages: "an architecture that selects words or sentences".
+        criterion: name of the criterion.
+        model: kind of model, for messages, such as "an architecture that selects words or sentences".
     """
 
     criterion: str
@@ -37,17 +37,19 @@ class TrainedBy(NamedTuple):
 
 
 class DecoderCapabilities(NamedTuple):
-    """Properties of a decoder that a search depends on; the defaults fit fairseq's own decoders.
+    """Properties of a decoder that are important for a search. The defaults describe fairseq's own decoders.
 
     Attributes:
-        shares_documents: it accepts a :class:`BeamState` and encoder output with one row per document, while the
-            summaries have one row per beam.
-        takes_requests: its forward pass, and its model's, have the argument ``request``, a :class:`WordRequest`.
-        has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
-        pointer: its pointer head, or None.
-        large_vocabulary_trick: number of words in its softmax; 0: all.
-        is_incremental: it is one of fairseq's incremental decoders.
-        has_adaptive_softmax: its words are in clusters, each with its own softmax.
+        shares_documents: whether the decoder accepts a :class:`BeamState` and encoder output with one row per document,
+            while the summaries have one row per beam.
+        takes_requests: whether the forward passes of the decoder and its model accept the argument ``request``, a
+            :class:`WordRequest`.
+        has_output_vocabulary: whether the decoder has a method ``output_vocabulary(src_tokens)``, which returns an
+            :class:`OutputVocabulary`.
+        pointer: the pointer head, or None.
+        large_vocabulary_trick: number of words in the softmax, or 0 for all.
+        is_incremental: whether the decoder is one of fairseq's incremental decoders.
+        has_adaptive_softmax: whether words are divided into clusters, each with its own softmax.
     """
 
     shares_documents: bool = False
@@ -67,7 +69,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def decoder_capabilities(model: Any) -> DecoderCapabilities:
-    """Find the capabilities of a model's decoder; the defaults for a model without a decoder."""
+    """Return the capabilities of a model's decoder, or the defaults for a model without a decoder."""
     decoder = getattr(model, "decoder", None)
     return DecoderCapabilities(
         shares_documents=bool(getattr(decoder, "shares_documents", False)),
@@ -86,9 +88,9 @@ def pointer_of(model: Any) -> Optional[PointerHead]:
 
 
 def capabilities_of(model: Any) -> Capabilities:
-    """List the mechanisms of a model that options of a training, a criterion or a search can require.
+    """Return the mechanisms of a model that options of training, criterions and searches can require.
 
-    A model from another package can name further ones in an attribute ``capabilities``.
+    Models from other packages can list additional mechanisms in an attribute ``capabilities``.
     """
     return frozenset((*_mechanisms(model), *getattr(model, "capabilities", ())))
 
@@ -111,25 +113,26 @@ def _mechanisms(model: Any) -> Iterator[str]:
 
 
 def pointer_kind(capabilities: Capabilities) -> str:
-    """Kind of pointer in a model's capabilities, as --pointer names it: "none", "soft" or "switch"."""
+    """Return the kind of pointer in a model's capabilities, as a value of --pointer: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")
 
 
 NetOutput = Tuple[Tensor, Dict[str, Any]]
-"""Pair of values that fairseq passes around as a model's output."""
+"""Pair of values that represents the output of a model in fairseq."""
 
 
 @dataclass
 class WordRequest:
-    """Request for the words that a loss needs: an argument of a model's forward pass.
+    """Request for the words that a loss needs, passed as an argument of a model's forward pass.
 
-    A decoder may answer with the :class:`WordLogProbs` of these words only, and no distribution over all words. The
-    request also tells it that the loss depends on its whole output layer. The request is passed with the call, so that
-    it reaches the model inside DistributedDataParallel, where the output layer has to be read.
+    A decoder may return the :class:`WordLogProbs` of only these words instead of a distribution over all words. The
+    request also informs the decoder that the loss depends on the whole output layer. It is an argument so that it
+    reaches a model inside DistributedDataParallel, which must read the output layer during the forward pass.
 
     Attributes:
         target: (N, T), int64, ids of the dictionary.
-        without: columns to leave out of the sum over all words, which label smoothing needs; None: no sum is needed.
+        without: columns to leave out of the sum over all words, which label smoothing needs, or None if no sum is
+            needed.
         whole: whether the loss needs the logits of all words anyway.
     """
 
@@ -140,21 +143,21 @@ class WordRequest:
 
 @dataclass
 class DecoderOutput:
-    """The output of a decoder for T words of each of N hypotheses.
+    """The output of a decoder for N hypotheses of T words.
 
-    fairseq expects a pair of a tensor and a dict. It reads the dict's "attn" and "inner_states", and replaces the
-    tensor by its last step. :meth:`pair` makes that pair, and :meth:`of` reads it.
+    fairseq expects a pair of a tensor and a dictionary. It reads "attn" and "inner_states" from the dictionary, and
+    replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
 
     Attributes:
-        logits: (N, T, C), or the output layer's input, (N, T, d), if ``words`` answers a request.
+        logits: (N, T, C), or the input of the output layer, (N, T, d), if ``words`` is given.
         attention: (N, T, S), or None.
-        vocabulary: the words of the columns. None: the output layer's words, as in fairseq's own models.
-        pointer: the pointer's decisions; None for a model without one.
-        words: the log-probabilities that a :class:`WordRequest` asked for; None: use the logits.
+        vocabulary: words of the columns, or None for the words of the output layer, as in fairseq's own models.
+        pointer: decisions of the pointer, or None for a model without a pointer.
+        words: log-probabilities requested by a :class:`WordRequest`, or None if the logits must be used.
         selection: selection probabilities, from a model that selects sentences.
         sentence_attention: attention to words and sentences, from a model with an extractor.
         closed_book_logits: logits (N, T, V) of the closed-book decoder, in training only.
-        inner_states: the states of each layer, in the form of fairseq's decoders.
+        inner_states: states of each layer, in the form that fairseq's decoders return.
     """
 
     logits: Tensor
@@ -169,7 +172,7 @@ class DecoderOutput:
 
     @classmethod
     def of(cls, net_output: Sequence[Any]) -> "DecoderOutput":
-        """Parse the pair that any fairseq model's forward pass returns."""
+        """Parse the pair that the forward pass of a fairseq model returns."""
         logits, extra = net_output[0], net_output[1] if len(net_output) > 1 else None
         if isinstance(extra, dict) and "output" in extra:
             output: DecoderOutput = extra["output"]
@@ -181,11 +184,11 @@ class DecoderOutput:
         return cls(logits, attention)
 
     def pair(self) -> NetOutput:
-        """Return the output as the pair that fairseq expects."""
+        """Return the output in the form that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
     def mixed(self) -> "DecoderOutput":
-        """Return the same output with generating and copying mixed where a hard switch would choose one."""
+        """Return a copy in which generating and copying are mixed, even if a hard switch would choose one of them."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
@@ -198,7 +201,7 @@ class DecoderOutput:
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
     """Multiply queries (N, T, D) by their documents (B, D, S). Returns (N, T, S).
 
-    N is a multiple of B; rows of the same document are adjacent.
+    N is a multiple of B, and the rows of a document are adjacent.
     """
     rows, length, width = queries.shape
     if rows == len(documents):
@@ -207,26 +210,26 @@ def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
 
 
 class PointingDecoder:
-    """A mixin for a decoder, inherited before one of fairseq's decoder classes.
+    """A mixin for decoders. Inherit it before one of fairseq's decoder classes.
 
     Attributes:
         pointer: the pointer head, or None.
-        dictionary: the dictionary of known words.
-        output_projection: a linear layer over the known words.
-        output_layer: function that computes the logits of states (N, T, d).
+        dictionary: dictionary of the known words.
+        output_projection: linear layer over the known words.
+        output_layer: function that computes logits from states (N, T, d).
     """
 
     shares_documents = True
-    """Accepts a BeamState: documents stay single rows while prev_output_tokens has one row per beam."""
+    """The decoder accepts a BeamState: there is one row per document, but prev_output_tokens has one row per beam."""
     takes_requests = True
-    """Accepts the argument ``request``, a :class:`WordRequest`, in its and its model's forward pass."""
+    """The forward passes of decoder and model accept the argument ``request``, a :class:`WordRequest`."""
     pointer: Optional[Pointer]
     dictionary: Any
     output_projection: Any
     output_layer: Any
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Make the vocabulary of the distributions for documents (B, S); ``bounded``: see :class:`BatchVocab`."""
+        """Return the words of the distributions for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
 
     def score_words(
@@ -237,14 +240,15 @@ class PointingDecoder:
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
     ) -> DecoderOutput:
-        """Replace the output's states by logits, and add the batch's vocabulary and a pointer's decisions.
+        """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's decisions.
 
         Args:
-            output: the decoder's output, with states (N, T, d), the output layer's input, in place of logits.
+            output: output of the decoder, with states (N, T, d), which are the input of the output layer, in place of
+                logits.
             memory: encoder states (S, B, E) for the pointer.
-            tokens: ids of the previous words (N, T or more) in the dictionary.
-            encoder_out: the encoder's output.
-            request: the request of a loss. The output then has ``words``, and states in place of logits.
+            tokens: ids of the previous words in the dictionary (N, T or more).
+            encoder_out: output of the encoder.
+            request: request of a loss. If given, ``words`` is set, and the states are not replaced with logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
@@ -276,7 +280,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """Compute the log-probabilities that a loss requests, from states (N, T, d) and a layer over known words."""
+        """Compute the log-probabilities that a loss requests, from states (N, T, d) and the layer over known words."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
@@ -288,9 +292,9 @@ class PointingDecoder:
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute (log-)probabilities (N, T, V), or with a pointer (N, T, V + K) by extended id.
+        """Compute (log-)probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by extended id.
 
-        In a search with a shortlist they are (N, T, C) or (N, T, C + K), by column.
+        In a search with a shortlist, they are (N, T, C) or (N, T, C + K), indexed by column.
         """
         output = DecoderOutput.of(net_output)
         if output.pointer is None:

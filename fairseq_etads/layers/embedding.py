@@ -1,4 +1,4 @@
-"""Word vectors: the embedding layer, tables with sparse gradients, and a table that is also the output layer."""
+"""Word vectors: an embedding layer, tables with sparse gradients, and a table that is also the output layer."""
 
 from typing import Optional
 
@@ -11,42 +11,42 @@ from ..vocabulary.dictionary import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:
-    """Declare that a weight (V, D) is only ever looked up by rows, so that its gradient may be sparse."""
+    """Declare that a weight (V, D) is only used by looking up rows, so that its gradient may be sparse."""
     weight.is_lookup_table = True  # type: ignore[attr-defined]
 
 
 def is_lookup_table(weight: Tensor) -> bool:
-    """Tell whether :func:`mark_lookup_table` was called for this weight."""
+    """Return whether :func:`mark_lookup_table` was called for this weight."""
     return bool(getattr(weight, "is_lookup_table", False))
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Request the gradient of only the looked-up rows, or of the whole table, for a lazy optimiser."""
+    """Request a gradient of only the looked-up rows, for a lazy optimiser, or a gradient of the whole table."""
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 
 
 def wants_sparse_gradient(weight: Tensor) -> bool:
-    """Tell whether an optimiser has requested the gradient of only the looked-up rows."""
+    """Return whether an optimiser has requested the gradient of only the looked-up rows."""
     return bool(getattr(weight, "sparse_gradient", False))
 
 
 class VocabularyEmbedding(nn.Embedding):
-    """Embedding of V words; an id from V on (a word of the copy tail, or a slot) gets the unknown word's vector.
+    """Embedding of V words. Ids from V on (words of the copy tail and slots) have the vector of the unknown word.
 
     Attributes:
-        is_output_layer: whether the same table is the decoder's output layer. A model sets it.
+        is_output_layer: whether the table is also the decoder's output layer. The model sets this attribute.
 
     Args:
-        weights: an embedding; its table (at least V rows, D) and padding index are used.
+        weights: embedding that contributes its table (at least V, D) and its padding index.
         unk: id of the unknown word.
-        known_words: V, the number of words; None: the number of the table's rows.
+        known_words: V, the number of words, or None for the number of rows in the table.
     """
 
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # Without a weight, the constructor would initialise one. The meta device would also avoid this, but importing
-        # it takes a second.
+        # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid this,
+        # but importing it takes a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
@@ -54,7 +54,7 @@ class VocabularyEmbedding(nn.Embedding):
         self.known_words = weights.num_embeddings if known_words is None else known_words
 
     def forward(self, input: Tensor) -> Tensor:
-        """Look up ids of any shape (…). Returns (…, D)."""
+        """Look up ids in a tensor of any shape (…). Returns vectors (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
         sparse = wants_sparse_gradient(self.weight)
         if self.is_output_layer and not sparse and torch.is_grad_enabled():
@@ -66,11 +66,11 @@ class SharedTableOutput(nn.Module):
     """An output layer over the first V words of a larger table of word vectors.
 
     Args:
-        weight: the table, with at least V rows (at least V, D).
+        weight: the table (at least V, D).
         known_words: V, the number of words.
 
     Attributes:
-        bias: (V,); None (the initial value): no bias.
+        bias: bias (V,), or None (the initial value) for no bias.
     """
 
     bias: Optional[nn.Parameter]
@@ -86,7 +86,7 @@ class SharedTableOutput(nn.Module):
         return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:
-        """Make a plain linear layer with the same result and without gradient."""
+        """Return a linear layer with the same result, but without a gradient."""
         linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
         linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
         if self.bias is not None:

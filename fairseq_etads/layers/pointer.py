@@ -1,6 +1,6 @@
-"""Pointer heads: probabilities over the words that the model knows and the words of the document.
+"""Pointer heads: probabilities over known words and words of the document.
 
-All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model's dtype.
+All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the dtype of the model.
 """
 
 import math
@@ -17,19 +17,19 @@ from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Stands for log 0 where gradients must pass, since minus infinity would turn them into NaN."""
+"""Value of log 0 where gradients are computed, because minus infinity would turn them into NaN."""
 _CERTAIN = 1e4
-"""Logit of a probability of 1."""
+"""Logit that represents a probability of 1."""
 
 
 class WordLogProbs(NamedTuple):
     """log P_vocab of the words that a loss needs, instead of log P_vocab (N, T, C) of all words.
 
     Attributes:
-        width: C.
-        target: values (N, T) for the target words; those for slots are not used.
+        width: C, the number of columns.
+        target: values (N, T) for the target words; unused for slots.
         in_document: values (N, T, U) for the distinct words of the document; U = 0 if they are not needed.
-        total: sum (N, T) over the words that label smoothing counts; 0 without label smoothing.
+        total: sum (N, T) over the words that label smoothing includes; 0 without label smoothing.
     """
 
     width: int
@@ -39,16 +39,17 @@ class WordLogProbs(NamedTuple):
 
 
 LogVocab = Union[Tensor, WordLogProbs]
-"""log P_vocab (N, T, C), at least float32, or the parts of it that are needed."""
+"""log P_vocab (N, T, C), at least float32, or only its required parts."""
 
 
 class Selection(NamedTuple):
     """Words of B documents that a pointer may copy, from a content selector (Gehrmann et al. 2018, section 4).
 
     Attributes:
-        probabilities: q (B, S), float; negative at sentence marks and at padding, which have none.
-        threshold: epsilon: words with q above it may be copied. If a document has no such word, all may.
-        factor: lambda, the factor of the probability of copying these words.
+        probabilities: q (B, S), float; negative at sentence marks and padding, which have no probability.
+        threshold: epsilon; words with q above this threshold may be copied. If a document has no such word, all of its
+            words may be copied.
+        factor: lambda, a factor for the probability of copying these words.
     """
 
     probabilities: Tensor
@@ -56,7 +57,7 @@ class Selection(NamedTuple):
     factor: float
 
     def masked(self) -> Tensor:
-        """Mask of words that may not be copied, (B, S) bool."""
+        """Return the mask (B, S), bool, True for words that must not be copied."""
         chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
         none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
         return known & ~chosen & ~none_chosen
@@ -64,20 +65,21 @@ class Selection(NamedTuple):
 
 @dataclass
 class PointerOutput:
-    """A pointer head's decisions for T summary words of each of N hypotheses.
+    """Decisions of a pointer head for N hypotheses of T words.
 
-    Words are named by their columns (see ``vocabulary/output.py``): first the C columns of the softmax, then K
+    Words are represented by columns (see ``vocabulary/output.py``): the C columns of the softmax are followed by K
     slots.
 
     Attributes:
-        log_copy: (N, T, S), float32, log of the copy attention; minus infinity at positions without a word.
+        log_copy: (N, T, S), float32, logarithm of the copy attention; minus infinity at positions without a word.
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
-        vocab: the batch's vocabulary; N is a multiple of its number of documents.
+        vocab: vocabulary of the batch. N is a multiple of its number of documents.
         kind: "soft" or "switch".
-        hard: choose generating or copying, the more probable one, instead of mixing them. Words that only the other one
-            could produce then have probability 0; :meth:`mixed` has their mixed probability.
-        selective: words of the document without any copy attention cannot be copied. Otherwise they have the smallest
-            possible probability, so that the loss stays finite.
+        hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
+            other one could produce then have probability 0. Their probability in the mixture is available from
+            :meth:`mixed`.
+        selective: whether words of the document without copy attention have probability 0. Otherwise, they have the
+            smallest possible probability, so that the loss stays finite.
     """
 
     log_copy: Tensor
@@ -88,35 +90,35 @@ class PointerOutput:
     selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
-        """Expand a per-document table (B, …) of the vocabulary to (N, T, …)."""
+        """Expand a table of the vocabulary with one row per document (B, …) to (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
     def _log_gates(self) -> Tuple[Tensor, Tensor]:
-        """Logarithms of p_gen and 1 - p_gen, both (N, T)."""
+        """Return the logarithms of p_gen and 1 - p_gen, both (N, T)."""
         gate = self.gate
         if self.hard:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
     def mixed(self) -> "PointerOutput":
-        """Return the same pointer with generating and copying mixed."""
+        """Return a copy in which generating and copying are mixed."""
         return replace(self, hard=False)
 
     def selected(self, selection: Selection) -> "PointerOutput":
-        """Return the same pointer restricted to the selected words, with a higher probability of copying them.
+        """Return a copy that copies only the selected words, with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
-        copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not divide by the
-        sum over all words). The attention that reads the document is not masked.
+        copy attention, set to 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not divide
+        by the sum over all words). The attention of the decoder that reads the document is not masked.
 
         With A = sum of ã_j, this is a pointer with the copy attention ã / A and the odds of generating divided by λ A.
-        If none of the words that may be copied has attention, it generates.
+        If no word that may be copied has attention, the word is generated.
         """
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # A row without masked words must stay exactly the same when λ = 1, and so must a document without words.
+        # If λ = 1, rows without masked words must not change. Neither must documents without words.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -125,22 +127,22 @@ class PointerOutput:
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
-        """Sum the copy attention to each distinct word of the document over its positions.
+        """Sum the copy attention over the positions of each distinct word of the document.
 
-        Returns the finite logarithm (N, T, U).
+        Returns the logarithms (N, T, U), which are finite.
         """
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
-        smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
+        smallest = torch.finfo(sums.dtype).tiny  # its logarithm and the gradient of the logarithm are finite
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
-        """Columns of each document's distinct words, expanded to (N, T, U); 0 fills shorter rows."""
+        """Return the columns of each document's distinct words, expanded to (N, T, U) and filled with 0."""
         return self._expand(self.vocab.word_columns)
 
     def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
-        """Compute log P of each distinct word of the document, by generating alone and with copying, (N, T, U) each."""
+        """Compute log P of each distinct word of the document, without and with copying, (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
         if isinstance(log_vocab, WordLogProbs):
@@ -152,15 +154,15 @@ class PointerOutput:
         return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w); eq. 14.
+        """Compute log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w), equation 14.
 
-        With a hard switch, log P(w) is log P_vocab(w) where p_gen is at least 1/2, and the log of that sum elsewhere.
+        With a hard switch, log P(w) is log P_vocab(w) if p_gen is at least 1/2, and the logarithm of the sum otherwise.
 
         Args:
-            logits: (N, T', C) of the softmax, for the last T' of the T words (generation keeps only the last).
+            logits: logits (N, T', C) of the softmax, for the last T' of the T words. (In generation, T' is 1.)
 
         Returns:
-            (N, T', C + K), float32; minus infinity for slots that the document does not use, and for words that a hard
+            (N, T', C + K), float32; minus infinity for slots that the document does not use and for words that a hard
             switch excludes.
         """
         length = logits.shape[1]
@@ -181,20 +183,20 @@ class PointerOutput:
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # other operations need the unchanged scores for their gradients
-            # Fillers get a separate column. In column 0, bos would receive its gradient once for each filler.
+            # Use a separate column for fillers. In column 0, each filler would add the gradient of bos once more.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
-        """Compute log P of given words without computing it for all words.
+        """Compute log P of given words, without computing it for all words.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
-            target: (N, T), int64, columns.
+            target: columns of the words (N, T), int64.
 
         Returns:
-            log P (N, T), and copying's share of P (N, T).
+            log P (N, T), and the share of copying in P (N, T).
         """
         log_gen, log_point = self._log_gates()
         generated = log_gen + _log_prob_of(log_vocab, target)
@@ -202,15 +204,16 @@ class PointerOutput:
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute log P with a supervised switch (Nallapati et al., section 2.3): it must point exactly at words
-        outside the vocabulary.
+        """Compute log P with a supervised switch, which must copy words outside the vocabulary and generate all others.
+
+        See Nallapati et al., section 2.3. The target of copying is the first occurrence of the word in the document.
 
         Args:
-            log_vocab, target: the arguments of :meth:`target_log_probs`.
+            log_vocab, target: see :meth:`target_log_probs`.
 
         Returns:
-            log P of the word, given the correct decision; log P of that decision; whether it is to point; each (N, T).
-            The pointer's target is the word's first occurrence.
+            log P of the word given the correct decision; log P of the correct decision; whether the correct decision is
+            to copy; each (N, T).
         """
         point = target >= self.vocab.softmax_width
         first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
@@ -220,18 +223,18 @@ class PointerOutput:
         return word, torch.where(point, log_point, log_gen), point
 
     def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
-        """Sum of log P over the words that can be produced, and their number, for label smoothing.
+        """Compute the sum of log P over all words that can be produced, and their number, for label smoothing.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
             total: sum (N, T) of log P_vocab over the words that can be generated.
-            count: number of these words, for all rows or one per row (N, 1).
+            count: number of these words, either for all rows or for each row (N, 1).
 
         Returns:
-            The sum (N, T), which includes the slots that the document uses; the count (N, 1).
+            Sum (N, T) and number (N, 1), which include the slots that the document uses.
         """
         log_gen = self._log_gates()[0]
-        # Copying changes only the probabilities of the document's words, so the plain sum is corrected for them.
+        # Copying changes only the probabilities of the document's words, so correct the sum for these words.
         generated, mixed = self._document_words(log_vocab)
         in_softmax = self.document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
@@ -240,14 +243,17 @@ class PointerOutput:
         return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Return the mask (N, T, S) of the positions in the document of each word (N, T), given as a column."""
+        """Return the mask (N, T, S) of each word's positions in the document. Words (N, T) are given as columns."""
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Source position that each word (N, T) was copied from, or -1 where generating was more probable. Returns (N,
-        T).
+        """Return the source position from which each word was copied, or -1 if generating was more probable, (N, T).
 
-        If the word has several positions, it is the one with the most copy attention. ``logits`` (N, T, C).
+        If a word has several positions, the position with the most copy attention is returned.
+
+        Args:
+            logits: logits (N, T, C) of the softmax.
+            target: columns of the words (N, T).
         """
         _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
         matches = self.positions_of(target)
@@ -256,8 +262,9 @@ class PointerOutput:
 
 
 def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
-    """Add log_vocab (N, T, C) + added (N, T, 1), then append ``slots`` columns of minus infinity; without gradient in
-    one pass.
+    """Compute log_vocab (N, T, C) + added (N, T, 1), and append ``slots`` columns of minus infinity.
+
+    If no gradient is needed, this is done in one pass.
     """
     if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
@@ -269,7 +276,7 @@ def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
 
 
 def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
-    """log P_vocab (N, T) of columns (N, T); almost minus infinity for slots, which cannot be generated."""
+    """Return log P_vocab (N, T) for columns (N, T): almost minus infinity for slots, which are never generated."""
     if isinstance(log_vocab, WordLogProbs):
         return log_vocab.target.masked_fill(target >= log_vocab.width, _IMPOSSIBLE)
     width = log_vocab.shape[2]
@@ -278,13 +285,14 @@ def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
 
 
 class PointerHead(nn.Module):
-    """The switch between generating and copying: p_gen = sigmoid(w·h + b).
+    """The switch between generating and copying, p_gen = sigmoid(w·h + b).
 
     Args:
         features: width of h.
-        kind: "soft" mixes both distributions (eq. 14); "switch" is trained to choose between them and, in evaluation,
-            takes the more probable one (Nallapati et al. 2016, section 2.3).
-        continues: use the summary's :class:`CopyHistory`, so that the pointer can continue copying where it stopped.
+        kind: "soft" to mix both distributions (equation 14), or "switch" to learn to choose between them and use the
+            more probable one in evaluation (Nallapati et al. 2016, section 2.3).
+        continues: whether to use the :class:`CopyHistory` of the summary, so that the pointer can continue copying
+            where it stopped.
     """
 
     def __init__(self, features: int, kind: str, continues: bool = False):
@@ -298,10 +306,10 @@ class PointerHead(nn.Module):
         self.continuation = Continuation(features) if continues else None
 
     def begin_generating(self, probability: float) -> None:
-        """Initialise p_gen to this value in every state: w = 0 and b = its logit.
+        """Initialise p_gen to this value in all states: w to 0 and b to the logit of the value.
 
-        A pretrained decoder can already write. It would otherwise lose half of each probability to an untrained copy
-        attention.
+        A pretrained decoder can already generate words. Otherwise, half of their probability would be lost to the
+        untrained copy attention.
         """
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))
@@ -313,9 +321,9 @@ class PointerHead(nn.Module):
 
         Args:
             states: states h (N, T, features).
-            scores: logits of the copy attention (N, T, S), float32; their values at positions without a word do not
-                matter.
-            history: the history of the summary so far; required if the pointer ``continues``.
+            scores: logits of the copy attention (N, T, S), float32. Values at positions without a word are ignored.
+            vocab: vocabulary of the batch.
+            history: history of the summary so far, required if the pointer ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
@@ -325,29 +333,29 @@ class PointerHead(nn.Module):
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
-        # A softmax over no words would be NaN. A document without words therefore gets no attention, and its gate only
-        # generates.
+        # A softmax over no words would be NaN. Therefore, documents without words receive no attention, and their words
+        # are always generated.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
-        """The :class:`CopyHistory` of the summaries so far for :meth:`point`; None if the pointer does not need it."""
+        """Return the :class:`CopyHistory` of the summaries so far for :meth:`point`, or None if it is not needed."""
         return None if self.continuation is None else CopyHistory.of(previous, source, steps, unk)
 
 
 class Pointer(PointerHead):
     """A pointer with its own copy attention, computed from the decoder's last states.
 
-    a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, eq. 11 and 12). The paper's W is
-    the identity. With a learned W, the same state can predict a word to copy and a word to generate. Logits are divided
-    by the root of the width, as everywhere in a Transformer.
+    The attention is a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, equations 11 and
+    12). In the paper, W is the identity. With a learned W, the same state can predict a word to copy and a word to
+    generate. As elsewhere in a Transformer, logits are divided by the square root of the width.
 
     Args:
         state_dim: width of decoder states.
         memory_dim: width of encoder outputs.
-        kind, continues: the arguments of :class:`PointerHead`.
+        kind, continues: see :class:`PointerHead`.
     """
 
     def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):
@@ -360,7 +368,7 @@ class Pointer(PointerHead):
     def forward(
         self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc); N is B or B times the beam size."""
+        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc). N is B or B times the beam size."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
@@ -370,9 +378,9 @@ class Pointer(PointerHead):
 
 
 class AttentionPointer(PointerHead):
-    """A pointer that copies by the decoder's own attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
+    """A pointer that copies with the decoder's own attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
 
-    In both papers p_gen depends on the decoder's state, the context and the previous word, concatenated: h here.
+    As in both papers, p_gen depends on the decoder's state, the context and the previous word, concatenated as h.
     """
 
     def forward(
@@ -380,6 +388,6 @@ class AttentionPointer(PointerHead):
     ) -> PointerOutput:
         """Point with states h (N, T, features) and the logarithm of the attention (N, T, S).
 
-        The attention is renormalised over the words.
+        The attention is renormalised over positions with words.
         """
         return self.point(states, log_weights, vocab, history)

@@ -8,30 +8,33 @@ import torch
 from torch import Tensor, nn
 
 REFERENCE_LENGTH = 500
-"""Number of words to which expected counts refer: a word expected at least once in such a text has the weight 0."""
+"""Length of a text, in words, to which expected counts refer. Words expected at least once in it have the weight 0."""
 CONTENT_WEIGHT = 1.4
-"""Minimum weight of a content word: less than one occurrence in four such texts is expected."""
+"""Minimum weight of a content word, which corresponds to less than one expected occurrence in four such texts."""
 FREQUENT = 4
-"""Minimum number of occurrences in a document that makes a content word frequent."""
+"""Minimum number of occurrences of a frequent content word in a document."""
 PLACES = 40
-"""Number of positions from each end of a document that have their own vectors; sentences further in share the last."""
+"""Number of positions from each end of a document that have their own vectors. Sentences further from the end share the
+last vector.
+"""
 FEATURES = 10
 _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
 
 
 class SentenceFeatures(nn.Module):
-    """Simple features of each sentence of a document, most of them between 0 and 1.
+    """Computes simple features of each sentence in a document, most of them between 0 and 1.
 
-    0. cosine of the sentence and the whole document, as vectors of word counts times word weights (centrality)
-    1. ln(1 + words) / 4
-    2. sentences before it, 3. sentences after it, both as shares of the document; 4. whether it is the last
-    5. share of its content words that other sentences have, 6. that no earlier sentence has, 7. that are frequent
-    8. share of its words that are content
-    9. its words with a digit and placeholders such as ``<dig>``, at most five, divided by five
+    0. cosine similarity between the sentence and the whole document, as vectors of word counts times word weights
+    1. ln(1 + number of words) / 4
+    2. share of the document's sentences before the sentence, 3. after the sentence; 4. whether the sentence is the last
+    5. share of content words that also occur in other sentences, 6. in no earlier sentence, 7. frequently in the
+       document
+    8. share of content words among all words
+    9. number of words with a digit and of placeholders such as ``<dig>``, at most five, divided by five
 
-    In 5 to 7, each distinct word counts once. The weight of a word is the negative logarithm of its expected count in
-    500 words, at least 0, estimated from the dictionary's counts. Unknown words are kept distinct, and have the weight
-    of the rarest known word.
+    In features 5 to 7, each distinct word is counted once. The weight of a word is the negative logarithm of its
+    expected count in 500 words, at least 0, which is estimated from the dictionary's counts. Different unknown words
+    remain distinct. Their weight is the weight of the rarest known word.
 
     Args:
         dictionary: the dictionary of V known words, with their counts.
@@ -52,9 +55,11 @@ class SentenceFeatures(nn.Module):
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the features of sentences from word ids and a mask, True at words, (B, N, W) each.
+        """Compute the features (B, N, 10) of sentences, which are 0 for sentences without words.
 
-        Returns (B, N, 10), 0 for sentences without words.
+        Args:
+            tokens: ids of words (B, N, W).
+            there: mask (B, N, W), True at words.
         """
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
@@ -111,25 +116,26 @@ class SentenceFeatures(nn.Module):
 
 
 def sentence_count(real: Tensor) -> Tensor:
-    """Find the number (B,) of each document's last sentence with words, counted from 1, from a mask (B, N).
+    """Return the number (B,) of the last sentence with words in each document, counted from 1, and at least 1.
 
-    It is at least 1.
+    Args:
+        real: mask (B, N), True for sentences with words.
     """
     numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
     return (real * numbers).amax(dim=1).clamp(min=1)
 
 
 class PooledSentences(nn.Module):
-    """A vector for each sentence: tanh of a linear layer over pooled word vectors, features and places.
+    """Computes a vector for each sentence from pooled word vectors, features and positions.
 
     x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
 
     Args:
-        dictionary: the dictionary of the documents.
+        dictionary: dictionary of the documents.
         embed_dim: width of word vectors.
         width: width of x.
-        place_dim: width of the two position vectors, 0 for none.
-        has_features: whether :class:`SentenceFeatures` are read.
+        place_dim: width of each of the two position vectors, or 0 for none.
+        has_features: whether to use :class:`SentenceFeatures`.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -138,7 +144,7 @@ class PooledSentences(nn.Module):
         tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
         self.places = nn.ModuleList(tables)
         for table in tables:
-            nn.init.zeros_(table.weight)  # positions absent from the training documents keep no influence
+            nn.init.zeros_(table.weight)  # so that positions absent from the training documents have no influence
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)
 
@@ -146,12 +152,12 @@ class PooledSentences(nn.Module):
         """Compute the vectors of sentences.
 
         Args:
-            vectors: vectors (M, W, E) of the words of the M sentences that have any, in the order of ``there``.
-            tokens: ids of the words (B, N, W).
-            there: (B, N, W) bool, True at words.
+            vectors: vectors (M, W, E) of the words in the M sentences that contain words, in the order of ``there``.
+            tokens: ids of words (B, N, W).
+            there: (B, N, W), bool, True at words.
 
         Returns:
-            (B, N, width), 0 where a sentence has no words.
+            (B, N, width), 0 for sentences without words.
         """
         real = there.any(2)  # (B, N)
         mask = there[real][:, :, None]  # (M, W, 1)

@@ -1,6 +1,4 @@
-"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer that can be restricted
-to some words.
-"""
+"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
@@ -14,27 +12,27 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Number of sentence positions; all later sentences share the last position vector."""
+"""Number of sentence positions. All later sentences share the last position vector."""
 SENTENCE_POSITION_DIM = 32
-"""Width of a sentence's position vector; the paper does not specify it."""
+"""Width of position vectors for sentences, which the paper does not specify."""
 
 
 class Bidirectional(nn.Module):
-    """A bidirectional recurrent network with states that do not depend on padding, on either side.
+    """A bidirectional recurrent network with states that do not depend on padding, which may be on either side.
 
-    The network is torch's, which uses cuDNN on a GPU. On a GPU torch's packed sequences skip the padding. On a CPU the
-    backward pass of packed sequences takes quadratic time in the length, because it fills a gradient of the whole batch
-    at each step. So on a CPU each direction runs separately over documents that are shifted to the first column, and
-    the states after a document's end are discarded.
+    The network is torch's, which uses cuDNN on a GPU. On a GPU, torch's packed sequences skip the padding. On a CPU,
+    the backward pass of packed sequences needs quadratic time in the length, because it fills a gradient of the whole
+    batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction runs separately,
+    and states after the end of a document are discarded.
 
     Args:
-        rnn: the network, batch first and bidirectional.
-        dropout: probability of dropout between the network's layers.
-        learnt_start: learn the initial states (Chen and Bansal 2018) instead of using 0.
+        rnn: the network, with ``batch_first=True`` and ``bidirectional=True``.
+        dropout: dropout probability between the layers of the network.
+        learnt_start: whether to learn the initial states (Chen and Bansal 2018) instead of using 0.
     """
 
     states = 1
-    """Number of tensors in a state of the network: h, and c of an LSTM."""
+    """Number of tensors in a state of the network: 1 (h), or 2 for an LSTM (h and c)."""
 
     def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()
@@ -46,7 +44,12 @@ class Bidirectional(nn.Module):
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
     def _first(self, x: Tensor, rows: slice) -> List[Tensor]:
-        """Return the initial state's tensors (L, B, hidden) for these layers and directions, and inputs x (B, S, D)."""
+        """Return the tensors (L, B, hidden) of the initial state.
+
+        Args:
+            x: inputs (B, S, D).
+            rows: slice of L layers and directions.
+        """
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
             return [x.new_zeros(count, len(x), self.rnn.hidden_size)] * self.states
@@ -57,12 +60,12 @@ class Bidirectional(nn.Module):
 
         Args:
             x: inputs (B, S, input_dim).
-            padding: (B, S) bool, True at padding.
+            padding: (B, S), bool, True at padding.
 
         Returns:
-            states (B, S, 2 * hidden), 0 at padding. The final states (B, 2 * hidden): the forward direction's at the
-            last real token and the backward direction's at the first. The memory cells at these places (B, 2 * hidden),
-            or None if the network has none.
+            States (B, S, 2 * hidden), 0 at padding; final states (B, 2 * hidden), which are the forward state at the
+            last real token and the backward state at the first; memory cells at the same positions (B, 2 * hidden), or
+            None if the network has none.
         """
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
@@ -71,20 +74,20 @@ class Bidirectional(nn.Module):
         return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run on inputs (B, S, input_dim) without padding on the left, with lengths (B,).
+        """Run on inputs (B, S, input_dim) of lengths (B,), without padding on the left, as packed sequences.
 
         Returns states, final states and memory cells.
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
-        # torch's module applies dropout between its layers in training mode. cuDNN has a backward pass only in that
-        # mode, but training by rewards needs one without dropout
+        # torch's module applies dropout between its layers in training mode. cuDNN supports the backward pass only in
+        # this mode, but training with rewards needs a backward pass without dropout
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        # With the order of the texts, torch would also put their lengths back into it, and wait for a GPU to do so.
+        # If the order of the texts were included, torch would also reorder their lengths and wait for a GPU.
         in_order = PackedSequence(packed.data, packed.batch_sizes)
         states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
         states = states.index_select(0, packed.unsorted_indices)
@@ -93,7 +96,7 @@ class Bidirectional(nn.Module):
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
 
     def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run like :meth:`_run_packed`, but one direction after the other; the states at padding are not 0."""
+        """Run like :meth:`_run_packed`, but one direction after the other. States at padding may differ from 0."""
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
         ended = positions >= lengths[:, None]
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
@@ -125,24 +128,24 @@ class Bidirectional(nn.Module):
         Args:
             x: inputs (B, S, D).
             weights: the four weights W_ih, W_hh, b_ih and b_hh.
-            ended: (B, S) bool, True after a document's end.
-            first: the tensors of the initial state, each (1, B, hidden).
+            ended: (B, S), bool, True after the end of a document.
+            first: tensors of the initial state, (1, B, hidden) each.
 
         Returns:
-            states (B, S, hidden); the memory cells at the documents' ends (B, hidden), or None.
+            States (B, S, hidden), and memory cells at the ends of documents (B, hidden) or None.
         """
         raise NotImplementedError
 
 
 class BidirectionalGRU(Bidirectional):
-    """A bidirectional GRU, see :class:`Bidirectional`.
+    """A bidirectional GRU; see :class:`Bidirectional`.
 
     Args:
         input_dim: width of inputs.
         hidden: width of each direction.
         layers: number of layers.
-        dropout: probability of dropout between the layers.
-        learnt_start: learn the initial states.
+        dropout: dropout probability between layers.
+        learnt_start: whether to learn the initial states.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
@@ -159,14 +162,14 @@ class BidirectionalGRU(Bidirectional):
 
 
 class BidirectionalLSTM(Bidirectional):
-    """A bidirectional LSTM with one bias per gate (torch's has two); see :class:`Bidirectional`.
+    """A bidirectional LSTM with one bias per gate, where torch's has two; see :class:`Bidirectional`.
 
     Args:
         input_dim: width of inputs.
         hidden: width of each direction.
         layers: number of layers.
-        dropout: probability of dropout between the layers.
-        learnt_start: learn the initial states.
+        dropout: dropout probability between layers.
+        learnt_start: whether to learn the initial states.
     """
 
     states = 2
@@ -176,8 +179,8 @@ class BidirectionalLSTM(Bidirectional):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
         super().__init__(with_one_bias(rnn), between, learnt_start)
-        # torch.lstm returns the memory cells of the last column only. After a document's end, an extra input opens the
-        # forget gate and closes the input gate, so that cells stay the same: sigmoid(±1e4) is exactly 1 or 0
+        # torch.lstm returns only the memory cells of the last column. After the end of a document, an extra input keeps
+        # the cells unchanged: it opens the forget gate and closes the input gate, as sigmoid(±1e4) is exactly 1 or 0
         hold = torch.zeros(4 * hidden, 1)  # torch's order of gates: input, forget, new, output
         hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
         self.register_buffer("hold", hold, persistent=False)
@@ -188,7 +191,7 @@ class BidirectionalLSTM(Bidirectional):
         from_input, *rest = weights
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
-        with torch.autocast(x.device.type, enabled=False):  # in float16, oneDNN has no LSTM that can be trained
+        with torch.autocast(x.device.type, enabled=False):  # oneDNN cannot train an LSTM in float16
             states, _, cells = torch.lstm(
                 x, first, weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
             )
@@ -196,7 +199,7 @@ class BidirectionalLSTM(Bidirectional):
 
 
 class ElmanCell(nn.Module):
-    """One step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
+    """A step of Elman's network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
 
     Args:
         input_dim: width of x.
@@ -217,41 +220,41 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """Replace the second of torch's two biases per gate, which are simply added, by a constant 0."""
+    """Replace the second of torch's two biases per gate, which are simply added, with a constant 0."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
             network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
-    if isinstance(network, nn.LSTM):  # torch's LSTM also keeps its weights in a list
+    if isinstance(network, nn.LSTM):  # torch's LSTM also stores its weights in a list
         network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
     return network
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S', D): position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
+    """Reorder x (B, S', D) such that position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """Return the index (B, S) of each token's sentence: the number of sentence marks (ids ``mark``) before it."""
+    """Return the index (B, S) of each token's sentence, which is the number of sentence marks ``mark`` before it."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
 
 def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Find the positions of the first and the last token of each sentence.
+    """Find the positions of the first and last token of each sentence.
 
     Args:
-        ids: the result of :func:`sentence_ids` (B, S).
-        padding: (B, S) bool, True at padding.
+        ids: result (B, S) of :func:`sentence_ids`.
+        padding: (B, S), bool, True at padding.
 
     Returns:
-        first and last (B, N), positions in the document; missing (B, N) bool, True where a document has fewer than N
+        First and last positions in the document, (B, N) each; mask (B, N), bool, True where a document has fewer than N
         sentences.
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    ids = ids.masked_fill(padding, count)  # padding counts as one more sentence, which is cut off below
+    ids = ids.masked_fill(padding, count)  # treat padding as another sentence, which is cut off below
     table = ids.new_zeros(len(ids), count + 1)  # (B, N + 1)
     first = table.scatter_reduce(1, ids, positions, "amin", include_self=False)
     last = table.scatter_reduce(1, ids, positions, "amax", include_self=False)
@@ -262,15 +265,17 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
 def read_by_sentence(
     network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-    """Run a network on each sentence separately: its states do not depend on other sentences.
+    """Run a network on each sentence separately, so that states do not depend on other sentences.
 
     Args:
-        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`.
-        ids: (B, S), the index of each token's sentence, 0 at padding.
+        network: the network.
+        x: inputs (B, S, D).
+        padding: (B, S), bool, True at padding.
+        ids: (B, S), index of each token's sentence, 0 at padding.
 
     Returns:
-        The results of ``network`` for whole documents. The final states and memory cells are the forward direction's at
-        the end of the last sentence and the backward direction's at the beginning of the first.
+        The same results as :meth:`Bidirectional.forward`. Final states and memory cells are those in the forward
+        direction at the end of the last sentence and in the backward direction at the beginning of the first.
     """
     first, last, missing = sentence_ends(ids, padding)
     batch, count = first.shape
@@ -297,9 +302,9 @@ class Sentences(NamedTuple):
     """The sentences of B documents.
 
     Attributes:
-        states: h (B, N, 2H), 0 where a document has fewer than N sentences; with a gate g * h.
-        keys: keys (B, N, A) of the attention to sentences.
-        missing: (B, N) bool, True where there is no sentence.
+        states: h (B, N, 2H), or g * h with a gate; 0 where a document has fewer than N sentences.
+        keys: keys (B, N, A) for the attention to sentences.
+        missing: (B, N), bool, True where there is no sentence.
         documents: d (B, 2H), the forward state of each document's last sentence and the backward state of its first.
     """
 
@@ -310,18 +315,17 @@ class Sentences(NamedTuple):
 
 
 class SentenceEncoder(nn.Module):
-    """A GRU over sentences that computes the keys of attention to sentences (Nallapati et al., section 2.4).
+    """A GRU over sentences that computes keys for the attention to sentences (Nallapati et al., section 2.4).
 
-    A sentence's input consists of the word-level states at its two ends: forward at its last word, backward at its
-    first.
+    The input for a sentence consists of the forward state at its last word and the backward state at its first word.
 
     Args:
         word_dim: width of word-level states.
-        hidden: H.
-        attention_dim: A.
-        positions: whether keys also depend on vectors of the sentences' positions, as in the paper.
-        gate: whether each state is gated, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et
-            al. 2018).
+        hidden: H, the width of each direction.
+        attention_dim: A, the width of the keys.
+        positions: whether the keys also depend on vectors for the positions of sentences, as in the paper.
+        gate: whether to multiply each state by a gate sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et al.
+            2018).
     """
 
     def __init__(self, word_dim: int, hidden: int, attention_dim: int, positions: bool = True, gate: bool = False):
@@ -333,7 +337,13 @@ class SentenceEncoder(nn.Module):
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
     def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
-        """Encode sentences from word states (B, S, 2H), sentence numbers and padding (B, S each)."""
+        """Encode sentences.
+
+        Args:
+            states: word-level states (B, S, 2H).
+            ids: index of each token's sentence (B, S).
+            padding: (B, S), bool, True at padding.
+        """
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
         ends = [take_positions(half, place) for half, place in ((forward, last), (backward, first))]
@@ -348,7 +358,7 @@ class SentenceEncoder(nn.Module):
 
 
 def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
-    """Make the layer of :func:`read_out` with ``width`` outputs; None for the kind "none"."""
+    """Create the layer of :func:`read_out` with ``width`` outputs. Returns None for the kind "none"."""
     if kind == "none":
         return None
     if kind == "mlp":
@@ -357,12 +367,12 @@ def make_readout(kind: str, hidden: int, word: int, context: int, width: int) ->
 
 
 def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
-    """Compute the output layer's input (…, R).
+    """Compute the input (…, R) of the output layer.
 
     Args:
-        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
-            none: [h; c].
-        layer: the layer of W and b, from :func:`make_readout`.
+        kind: "tanh" for tanh(W [h; E; c] + b), "linear" for W [h; c] + b, "luong" for tanh(W [h; c]), "mlp" for
+            W_2 tanh(W_1 [h; c] + b), "none" for [h; c].
+        layer: layer with W and b, from :func:`make_readout`.
         hidden: decoder states h (…, H).
         word: vectors E of the previous words (…, E).
         context: context vectors c (…, M).
@@ -373,12 +383,12 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
 
 class OutputLayer(nn.Module):
-    """The output layer of a recurrent decoder, for all words or for some.
+    """The output layer of a recurrent decoder, for all words or for some of them.
 
     Args:
-        weight: weight (V, E), or a shared table with these rows first.
+        weight: weight (V, E), or a shared table that begins with these rows.
         words: V, the number of words.
-        bias: whether to learn a bias; otherwise it is a constant 0.
+        bias: whether to learn a bias. Otherwise, the bias is constantly 0.
     """
 
     bias: Tensor
@@ -386,20 +396,23 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # the bias is a column, so that rows can be looked up
+        column = torch.zeros(words, 1)  # a column, so that rows of the bias can be looked up
         if bias:
             self.bias = nn.Parameter(column)
         else:
             self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return the weight (C, E) and the bias (C,) of the words with ids (C,); no other row gets a gradient."""
+        """Return the weight (C, E) and bias (C,) for the words with ids (C,). Other rows do not receive a gradient."""
         sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 
     def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
-        """Compute logits (N, T, V) from readouts (N, T, E); with ``rows``, from :meth:`rows`, only those words' (N, T,
-        C).
+        """Compute logits (N, T, V) from readouts (N, T, E).
+
+        Args:
+            x: readouts (N, T, E).
+            rows: result of :meth:`rows`, to compute only the logits (N, T, C) of some words.
         """
         weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

@@ -1,4 +1,4 @@
-"""Select sentences of the document for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
+"""Select sentences of a document for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
@@ -12,29 +12,31 @@ from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, Shar
 from .tagging import SelectorOutput
 
 UNREAD = PADDING_SCORE / 2
-"""log β of sentences that the extractor does not read: as attention exactly 0, but higher than the value at padding."""
+"""log β of sentences that the extractor does not read. It leads to an attention of exactly 0, but is larger than the
+value at padding.
+"""
 
 
 class SentenceSelector(nn.Module):
-    """Selects sentences of the document at the start of each sentence of the summary (the paper's local selection).
+    """Selects sentences of the document at the start of each sentence in the summary (the paper's local selection).
 
-    Let t be the index of the summary's sentence, h'_i the states of the document's sentences, d the document's vector,
-    and e_(t-1) the decoder's last state in the previous sentence (e_0 = r_0 = 0)::
+    Let t be the index of a sentence in the summary, h'_i the states of the sentences in the document, d the document's
+    vector, and e_(t-1) the decoder's last state in the previous sentence (e_0 = r_0 = 0)::
 
         q_0 = tanh(W d),  q_t = GRU([e_(t-1); r_(t-1)], q_(t-1))
         p_t = softmax_i(v · tanh(W_q q_t + W_h h'_i + b)),  r_t = Σ_i p_ti h'_i
         state before the sentence's first word = a(W_r [r_t; q_t] + b_r)
 
-    W_h belongs to the encoder, which computes the keys W_h h'_i once. The last equation replaces the bridge, with its
-    nonlinearity a; an LSTM has a second equation for its memory cell.
+    W_h is part of the encoder, which computes the keys W_h h'_i once. The last equation replaces the bridge and uses
+    its nonlinearity a. For an LSTM, there is a second such equation for the memory cell.
 
     Args:
         hidden: width of the decoder's state and of q.
         sentence: width of h'.
-        attention_dim: width of keys and v.
+        attention_dim: width of the keys and of v.
         nonlinearity: the function a.
         has_cell: whether the decoder has a memory cell.
-        is_dot: compare plan and keys by the product q · key, without weights.
+        is_dot: whether to compare q with the keys by their dot product, without weights.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -49,7 +51,7 @@ class SentenceSelector(nn.Module):
         self.cell_start = nn.Linear(sentence + hidden, hidden) if has_cell else None
 
     def begin(self, documents: Tensor) -> Tensor:
-        """Initial plan q_0 (N, Q) from the documents' vectors d (N, M)."""
+        """Compute the initial plan q_0 (N, Q) from vectors d (N, M) of the documents."""
         return torch.tanh(self.first_plan(documents))
 
     def forward(
@@ -67,9 +69,9 @@ class SentenceSelector(nn.Module):
             written: e_(t-1) (N, Q).
             selected: r_(t-1) (N, M).
             plan: q_(t-1) (N, Q).
-            keys: keys of the sentences of B documents (B, L, A); N is a multiple of B.
+            keys: keys (B, L, A) of the sentences in B documents. N is a multiple of B.
             states: h' (B, L, M).
-            missing: (N, L) bool, True where a document has no sentence.
+            missing: (N, L), bool, True where a document has no sentence.
 
         Returns:
             q_t (N, Q); log p_t (N, L), at least float32; r_t (N, M).
@@ -82,33 +84,33 @@ class SentenceSelector(nn.Module):
         return plan, log_weights, selected
 
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute the state (N, Q) before a sentence's first word from r_t and q_t, and an LSTM's memory cell."""
+        """Compute the state (N, Q) before the first word of a sentence from r_t and q_t, and the cell of an LSTM."""
         both = torch.cat([selected, plan], dim=1)
         cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
         return self.nonlinearity(self.sentence_start(both)), cell
 
 
 class SentenceSelection(NamedTuple):
-    """Selection probabilities over the steps of writing summaries.
+    """Selection probabilities in the steps of a decoder.
 
     Attributes:
-        log_probs: log p (N, T, L), at least float32, the current value at each step.
-        starts: (N, T) bool, True at steps that write the first word of a sentence, where p is recomputed.
+        log_probs: log p (N, T, L) in each step, at least float32.
+        starts: (N, T), bool, True at steps that write the first word of a sentence, where p is recomputed.
     """
 
     log_probs: Tensor
     starts: Tensor
 
     def divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
-        """Mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
+        """Compute the mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
 
         Args:
-            targets: p̂ (N, n, L'), rows for the sentences that have words; a row of zeros is not a target. Truncated
-                summaries and documents need not have all of them.
-            is_word: (N, T) bool, False at steps with a sentence mark, the end symbol or padding as target.
+            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are not targets.
+                Truncated summaries and documents may have fewer sentences than the targets.
+            is_word: (N, T), bool, False at steps in which the target is a sentence mark, the end symbol or padding.
 
         Returns:
-            (N,), at least float32; 0 for a summary without targets.
+            (N,), at least float32; 0 for summaries without targets.
         """
         log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
         targets = at_least_float32(targets)[:, :, :sentences]
@@ -118,18 +120,18 @@ class SentenceSelection(NamedTuple):
         wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)
         mass = wanted.sum(dim=2) * begins
         counted = mass > 0
-        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # because half precision may have rounded them
+        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # half precision may have rounded the targets
         each = (torch.xlogy(wanted, wanted) - wanted * log_probs).sum(dim=2)  # (N, T)
         return (each * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
 
 
 class SentenceAttention(NamedTuple):
-    """Values of a summariser with an extractor that its losses need.
+    """Values from a summariser with an extractor that losses need.
 
     Attributes:
         log_word: logarithm of the attention α to words (N, T, S), before it is combined with β.
         log_selected: log β of the sentence to which each word belongs (B, S).
-        extraction: the extractor's output for B documents.
+        extraction: output of the extractor for B documents.
     """
 
     log_word: Tensor
@@ -144,7 +146,7 @@ class SentenceAttention(NamedTuple):
     def inconsistency(self, top: int) -> Tensor:
         """Compute the inconsistency loss of each word (N, T).
 
-        Words of sentences that are not read are never among the top.
+        The ``top`` most attended words never include words of sentences that the extractor does not read.
         """
         log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
         return inconsistency_loss(log_word, self.log_selected, top)

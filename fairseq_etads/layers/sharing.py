@@ -1,8 +1,8 @@
 """Sharing of parameters between encoder and decoder layers (encoder-sharing Transformer, section 3.4).
 
-Decoder layer l is encoder layer l with a causal mask, and its own bridge attention between the two sublayers. A
-sublayer is shared with its layer norm. The shared tensors are the same objects, so the optimiser, the parameter count
-and ``half()`` see them once, and checkpoints store them once, under the encoder's name.
+Decoder layer l is encoder layer l with a causal mask and with its own bridge attention between the two sublayers.
+Sublayers are shared together with their layer norms. Encoder and decoder refer to the same tensor objects, so the
+optimiser, the parameter count and ``half()`` process them once. Checkpoints store them once, under the encoder's name.
 """
 
 from typing import Any, Dict
@@ -18,13 +18,13 @@ SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 
 
 def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
-    """Make the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
+    """Let a decoder layer use the self-attention and feed-forward sublayers of an encoder layer.
 
-    With focus-attention, the projections are shared; the network that predicts centre and scope belongs only to the
-    encoder.
+    With focus-attention, only the projections are shared. The network that predicts centre and scope is part of only
+    the encoder.
 
     Raises:
-        ValueError: the layers are wrapped by fully_sharded, which stores parameters in another form.
+        ValueError: the layers are wrapped for fully_sharded, which stores parameters in another form.
     """
     if not isinstance(encoder_layer, TransformerEncoderLayerBase):
         raise ValueError(
@@ -50,16 +50,16 @@ def shared_names(model: nn.Module) -> Dict[str, str]:
 
 
 def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
-    """Store shared tensors once (hook of ``state_dict``); otherwise a checkpoint from a GPU would hold two copies."""
+    """Store shared tensors once (a hook for ``state_dict``). Otherwise, a checkpoint from a GPU would contain both."""
     for name in shared_names(model):
         state_dict.pop(prefix + name, None)
 
 
 def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
-    """Give shared weights both of their names (hook of ``load_state_dict``).
+    """Add the decoder's names of shared weights (a hook for ``load_state_dict``).
 
     Raises:
-        ValueError: the checkpoint was trained with sharing and the model is built without, or vice versa.
+        ValueError: the checkpoint was trained with sharing but the model was built without, or vice versa.
     """
     shared = shared_names(model)
     for name, original in shared.items():

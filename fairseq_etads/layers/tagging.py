@@ -1,4 +1,4 @@
-"""Layers of content selectors: spelling encoder, bidirectional LSTM, and sequential scoring of sentences."""
+"""Layers of content selectors: a spelling encoder, a bidirectional LSTM, and sequential scoring of sentences."""
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -10,17 +10,17 @@ from ..kernels.upload import to_device
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258
-"""Ids of a word's end and beginning; a byte b has the id 1 + b, and 0 is padding."""
+"""Ids of the end and the beginning of a word. The id of a byte b is 1 + b, and 0 is padding."""
 LONGEST_WORD = 40
-"""Largest number of bytes read of a word."""
+"""Maximum number of bytes that are read from a word."""
 
 
 class SelectorOutput(NamedTuple):
-    """A selector's output for the units, words or sentences, of B documents.
+    """The output of a selector for the units of B documents, which are words or sentences.
 
     Attributes:
-        logits: logits (B, U) of being selected; minus infinity for sentences that it does not read.
-        real: (B, U) bool, False where a document has no such unit or the unit is not read.
+        logits: logits (B, U) of the probability of being selected; minus infinity for sentences that are not read.
+        real: (B, U), bool, False where a document has no such unit or the unit is not read.
     """
 
     logits: Tensor
@@ -28,16 +28,16 @@ class SelectorOutput(NamedTuple):
 
 
 class SpellingEncoder(nn.Module):
-    """Word vectors from letters, so that words without their own vector also differ.
+    """Computes word vectors from letters, so that unknown words also have different vectors.
 
-    The letters are the bytes of UTF-8, between a begin and an end symbol. A convolution over them is followed by ReLU
-    and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
+    Letters are the bytes of UTF-8 between a begin and an end symbol. A convolution over the letters is followed by a
+    ReLU and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: gives the spelling of every id, including its copy tail.
-        letter: width of a letter's vector.
-        filters: width of a word's vector.
-        width: number of letters that a filter sees.
+        dictionary: dictionary with the spelling of each id, including the copy tail.
+        letter: width of letter vectors.
+        filters: width of word vectors.
+        width: number of letters that a filter reads.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -55,13 +55,13 @@ class SpellingEncoder(nn.Module):
         letters = to_device(torch.tensor([word + [0] * (longest - len(word)) for word in spelled]), tokens.device)
         windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
         lengths = to_device(torch.tensor([len(word) - self.width for word in spelled]), tokens.device)
-        # True after a word's last window
+        # True after the last window of a word
         behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]
-        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 never wins, because it is the minimum of ReLU
+        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the minimum of ReLU
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
-        """Letters of a word, padded to the filters' width."""
+        """Return the letters of a word, padded to the width of the filters."""
         if number not in self._spelled:
             spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
             letters = [_BEGIN, *(1 + byte for byte in spelling), _END]
@@ -69,21 +69,21 @@ class SpellingEncoder(nn.Module):
         return self._spelled[number]
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop cached spellings from the pickle."""
+        """Leave cached spellings out of the pickle."""
         return {**vars(self), "_spelled": {}}
 
 
 class TaggerLSTM(nn.Module):
-    """A bidirectional LSTM with states that do not depend on padding, on either side.
+    """A bidirectional LSTM with states that do not depend on padding, which may be on either side.
 
-    The two directions run one by one over sequences that are shifted to the first column; see
-    :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU` for the reason.
+    Sequences are shifted to the first column, and each direction runs separately;
+    :class:`~fairseq_etads.layers.recurrent.Bidirectional` explains the reason.
 
     Args:
         input_dim: width of inputs.
         hidden: width of each direction.
         layers: number of layers.
-        dropout: probability of dropout between the layers.
+        dropout: dropout probability between layers.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -95,7 +95,7 @@ class TaggerLSTM(nn.Module):
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """Run on inputs (B, S, input_dim), padding (B, S). Returns states (B, S, 2 * hidden), 0 at padding."""
+        """Run on inputs (B, S, input_dim) with padding (B, S). Returns states (B, S, 2 * hidden), 0 at padding."""
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
@@ -109,7 +109,7 @@ class TaggerLSTM(nn.Module):
 
 
 def _take(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S, D): position ``order[b, s]`` moves to position s."""
+    """Reorder x (B, S, D) such that position ``order[b, s]`` moves to position s."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
@@ -120,19 +120,19 @@ def words_by_sentence(
 
     Args:
         src_tokens: the documents (B, S).
-        real: (B, S) bool, True at words, False at padding, end symbols and sentence marks.
+        real: (B, S), bool, True at words, False at padding, end symbols and sentence marks.
         mark: id of the token that ends a sentence.
         sentences, words: maximum number of sentences per document and of words per sentence.
 
     Returns:
-        ids (B, N, W), 0 where there is no word; a mask of words (B, N, W) bool; the index of each token's sentence (B,
-        S), 0 for tokens that are not real.
+        Ids (B, N, W), 0 where there is no word; mask of words (B, N, W), bool; index of each token's sentence (B, S), 0
+        for tokens that are not words.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    # one wait for a GPU
+    # wait only once for a GPU
     last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
     count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)
@@ -144,7 +144,7 @@ def words_by_sentence(
 
 
 class NovelSentences(nn.Module):
-    """Scores sentences from left to right, each lowered by the earlier selections (Hsu et al. 2018, section 3.1).
+    """Scores sentences from left to right and lowers scores for repeated content (Hsu et al. 2018, section 3.1).
 
     u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
@@ -163,8 +163,11 @@ class NovelSentences(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N) from h (B, N, input_dim), missing (B, N) bool; logits of missing sentences are
-        meaningless.
+        """Compute logits (B, N). The logits of missing sentences are meaningless.
+
+        Args:
+            states: h (B, N, input_dim).
+            missing: (B, N), bool, True where there is no sentence.
         """
         there = (~missing).to(states)[:, :, None]
         mean = (states * there).sum(1) / there.sum(1).clamp(min=1)

@@ -1,1 +1,1 @@
-"""The model families and their presets."""
+"""Model families and their presets."""

@@ -1,4 +1,4 @@
-"""Shared parts of the models of all families: command-line options, targets, checks of dictionaries."""
+"""Shared parts of all model families: command-line options, targets and checks of dictionaries."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
@@ -17,33 +17,33 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
-"""Attributes of a model with weights for --auxiliary-task, which exist only in training."""
+"""Attributes of a model that hold weights for --auxiliary-task, which exist only in training."""
 
 
 class SummarizationModel:
-    """A mixin for this project's models, inherited before one of fairseq's model classes."""
+    """A mixin for this project's models. Inherit it before one of fairseq's model classes."""
 
     decoder: Any
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop from the pickle the function that fairseq sets over ``train`` of a model prepared for inference."""
+        """Leave out of the pickle the function with which fairseq replaces ``train`` in models for inference."""
         return {name: value for name, value in vars(self).items() if name != "train"}
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the preset's options to the parser of ``fairseq-train``."""
-        # register_model sets this attribute; the name cls.__dataclass would be mangled
+        """Add the options of the preset to the parser of ``fairseq-train``."""
+        # register_model sets this attribute; getattr is needed because the name cls.__dataclass would be mangled
         preset = getattr(cls, "__dataclass")()
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
-                # If a switch is on by default, fairseq would make the plain flag turn it *off*. Presets differ in their
-                # defaults, so every switch gets --option and --no-option in every preset.
+                # For a switch that is on by default, fairseq would let the plain flag turn it *off*. Presets differ in
+                # their defaults, so add --option and --no-option for every switch in every preset.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights; if names or shapes differ, the error also says how to load the matching ones.
+        """Load weights. If names or shapes differ, the error also explains how to load only the matching weights.
 
         Weights of an auxiliary task are skipped if this model has no such part.
         """
@@ -56,11 +56,11 @@ class SummarizationModel:
         except RuntimeError as error:
             if "Error(s) in loading state_dict" not in str(error):
                 raise
-            hint = "to start training from the matching weights of another model, give --init-from CHECKPOINT"
+            hint = "to start training from the matching weights of another model, use --init-from CHECKPOINT"
             raise RuntimeError(f"{error}\n\t{hint}") from None
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
-        """Return the summaries (B, T) as extended ids, as used by ``get_normalized_probs``."""
+        """Return the summaries (B, T) as extended ids, which ``get_normalized_probs`` also uses."""
         vocabulary = DecoderOutput.of(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.extended_ids(sample["target"])
@@ -80,17 +80,17 @@ class EncodingDecoding:
         request: Optional[WordRequest] = None,
         **of_documents: Any,
     ) -> NetOutput:
-        """Read documents, and score the words of their summaries.
+        """Encode documents and score the words of their summaries.
 
         Args:
             src_tokens: the documents (B, S).
             src_lengths: lengths of the documents (B,).
-            prev_output_tokens: ids (B, T) of the previous words in the dictionary.
-            request: the words that a loss needs, instead of logits of all words.
+            prev_output_tokens: ids of the previous words in the dictionary (B, T).
+            request: words that a loss needs, instead of logits for all words.
             of_documents: further inputs of the encoder.
 
         Returns:
-            Logits (B, T, C), and a dict; see :class:`DecoderOutput`.
+            Logits (B, T, C) and a dictionary; see :class:`DecoderOutput`.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **of_documents)
         found: NetOutput = self.decoder(prev_output_tokens, encoder_out=encoder_out, request=request)
@@ -106,7 +106,7 @@ class PositionedModel(SummarizationModel):
         """Load weights.
 
         Raises:
-            ValueError: they were trained with another dictionary, or with other truncation lengths.
+            ValueError: the weights were trained with another dictionary or with other truncation lengths.
         """
         for side, part in (("source", self.encoder), ("target", self.decoder)):
             check_words(state_dict, side, part)
@@ -115,7 +115,7 @@ class PositionedModel(SummarizationModel):
 
 
 def plain_options(cfg: Any) -> Any:
-    """Return a model's options as a plain namespace, with texts for enumerations, which cannot be pickled."""
+    """Return a model's options as a plain namespace. Enumerations, which cannot be pickled, become strings."""
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
     )
@@ -125,15 +125,16 @@ def plain_options(cfg: Any) -> Any:
 def preset_dataclass(
     name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
 ) -> type:
-    """Make the dataclass of a preset's options.
+    """Create the dataclass for the options of a preset.
 
     Args:
+        name: name of the preset.
         options: name, type, default and metadata of each option.
-        changes: changed defaults, by the option's name.
-        module: name of the module that the dataclass belongs to.
+        changes: name of an option -> changed default.
+        module: name of the module to which the dataclass belongs.
 
     Raises:
-        ValueError: ``changes`` names no option.
+        ValueError: ``changes`` contains a name that is not an option.
     """
     rest = {**changes}
     made = [(o, kind, field(default=rest.pop(o, default), metadata=metadata)) for o, kind, default, metadata in options]
@@ -143,20 +144,21 @@ def preset_dataclass(
 
 
 def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
-    """Register each preset as an --arch; ``config(name, **changes)`` makes the dataclass of its options."""
+    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass of its options."""
     for name, changes in presets.items():
-        # one class per preset, because fairseq stores the options' dataclass on the class
+        # create a class for each preset, because fairseq stores the dataclass of the options on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
-        setattr(sys.modules[model.__module__], name, own)  # pickle looks for the class in this module
+        setattr(sys.modules[model.__module__], name, own)  # pickle looks up the class in this module
 
 
 def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
-    """Select an encoder's output for some of the documents (indices, (N,)), repeated or not.
+    """Select the encoder's output for some of the documents.
 
     Args:
-        encoder_out: values by name: lists of tensors with a row for each document, or the batch's
+        encoder_out: values by name, which are lists of tensors with a row for each document, or the batch's
             :class:`OutputVocabulary`.
+        documents: indices of documents (N,), which may be repeated.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():
@@ -170,21 +172,21 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError if the data has two dictionaries, but ``option`` needs a shared one."""
+    """Raise ValueError if the data has two dictionaries but ``option`` requires a shared one."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
-            f"{option} needs one dictionary for documents and summaries, but DATA has two: make the data again with "
-            "etads-prepare, or fairseq-preprocess --joined-dictionary"
+            f"{option} needs one dictionary for documents and summaries, but DATA has two: prepare the data again with "
+            "etads-prepare or fairseq-preprocess --joined-dictionary"
         )
 
 
 def check_marks(option: str, task: Any) -> None:
-    """Raise ValueError if no document can have a sentence mark, which ``option`` needs."""
+    """Raise ValueError if documents cannot contain sentence marks, which ``option`` requires."""
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
         raise ValueError(
-            f'{option}: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; make the data with '
-            "etads-prepare --source-sentence-marks"
+            f'{option}: the documents\' dictionary does not contain "{SENTENCE_MARK}", which ends a sentence; prepare '
+            "the data with etads-prepare --source-sentence-marks"
         )
 
 
@@ -193,27 +195,27 @@ _KINDS = tuple(f"--pointer {kind}" for kind in KINDS if kind != "none")
 
 @dataclass
 class PointerOptions(FairseqDataclass):
-    """Options of the pointer, inherited by the configurations of all families."""
+    """Options of the pointer, which the configurations of all families inherit."""
 
     pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "copy words of the document, including unknown ones: soft mixes copying and generating, switch "
-            "chooses between them for every word"
+            "help": "copy words of the document, including unknown words. soft: mix copying and generating; switch: "
+            "choose one of them for each word"
         },
     )
     pointer_continue: bool = field(
         default=False,
         metadata={
             "needs": _KINDS,
-            "help": "tell the pointer which words of the document follow the last written words, and which have been "
-            "written, so that it learns to continue copying in fewer steps",
+            "help": "inform the pointer which words of the document follow the last written words and which have "
+            "already been written, so that it learns faster to continue copying",
         },
     )
 
 
 def check_pointer(config: Any, task: Any) -> None:
-    """Raise ValueError if a pointer's data has two dictionaries."""
+    """Raise ValueError if a model has a pointer but its data has two dictionaries."""
     if str(config.pointer) != "none":
         check_one_dictionary(f"--pointer {config.pointer}", task)
 
@@ -222,35 +224,37 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if weights belong to a model with another number of known words.
 
     Args:
-        state_dict: the weights of a model.
+        state_dict: weights of a model.
         side: "source" or "target".
-        part: the encoder or decoder to load them into.
+        part: encoder or decoder into which to load the weights.
     """
     name = "encoder" if side == "source" else "decoder"
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
     if words is not None and len(words) != rows:
         raise ValueError(
-            f"the {side} dictionary has {rows} known words, but the checkpoint was trained with {len(words)}: give "
+            f"the {side} dictionary has {rows} known words, but the checkpoint was trained with {len(words)}: use "
             "the data folder (DATA) that contains the dict.*.txt of its training"
         )
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Return the number of positions of a side, "source" or "target": enough for the task's truncation length.
+    """Return the number of positions for documents or summaries, which suffices for the task's truncation length.
 
     Args:
         limit: value of --max-source-positions or --max-target-positions.
-        learnt: whether the positions' vectors are learned.
+        task: the task.
+        side: "source" for documents or "target" for summaries.
+        learnt: whether position vectors are learned.
 
     Raises:
-        ValueError: the options, or the checkpoint being loaded, allow fewer.
+        ValueError: the options, or the checkpoint being loaded, allow fewer positions.
     """
     needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
     limit = limit or trained
     if limit and needed > limit and learnt:
         raise ValueError(
             f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, but this model has {limit}: "
-            f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
+            f"choose at most {limit - 1} or, in training, --max-{side}-positions {needed} or more"
         )
     if limit and needed > limit and not task.is_loading:
         raise ValueError(
@@ -261,23 +265,24 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
 
 
 def check_positions(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if weights belong to a model with another number of learned positions; see
-    :func:`check_words`.
+    """Raise ValueError if weights belong to a model with another number of learned positions.
+
+    The arguments are the same as in :func:`check_words`.
     """
     name = "encoder" if side == "source" else "decoder"
     positions = state_dict.get(f"{name}.embed_positions.weight")
     if positions is not None and len(positions) != len(part.embed_positions.weight):
         limit = len(positions) - part.embed_positions.padding_idx - 1
         raise ValueError(
-            f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: give "
-            f"--truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
+            f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: use "
+            f"--truncate-{side} {limit - 1} or --max-{side}-positions {limit}, as in its training"
         )
 
 
 def check_padding(task: Any) -> None:
-    """Raise ValueError if summaries are padded on the left, which a convolutional decoder would read as words."""
+    """Raise ValueError if summaries are padded on the left, because a convolutional decoder would read the padding."""
     if task.cfg.left_pad_target:
         raise ValueError(
-            "--left-pad-target does not go with a convolutional decoder: its convolutions would read the padding "
-            "before a summary; leave it out"
+            "--left-pad-target does not work with a convolutional decoder, because its convolutions would read the "
+            "padding before a summary: leave it out"
         )

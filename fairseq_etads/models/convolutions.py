@@ -1,13 +1,13 @@
-"""Parse the layers of convolutions in an option's value, such as "[(512, 3)] * 20"."""
+"""Parse an option that describes layers of convolutions, such as "[(512, 3)] * 20"."""
 
 import ast
 from typing import List, Tuple
 
 MOST_LAYERS = 1000
 LAYERS_HELP = (
-    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * '
-    '9 + [(1024, 3)] * 4". A third number is the number of layers that the residual connection spans (default 1; 0: '
-    "none)"
+    'convolutions as a list of (width, kernel), with repetitions and concatenations: "[(512, 3)] * 20", or "[(512, 3)] '
+    '* 9 + [(1024, 3)] * 4". An optional third number is the number of layers that the residual connection spans '
+    "(default 1; 0: none)"
 )
 
 Convolution = Tuple[int, ...]
@@ -17,14 +17,14 @@ Convolution = Tuple[int, ...]
 def parse_convolutions(text: str, option: str) -> List[Convolution]:
     """Parse the layers of an expression such as "[(512, 3)] * 20".
 
-    fairseq evaluates the same expressions as Python; this parser accepts only lists, tuples, numbers, * and +.
+    fairseq evaluates such expressions as Python code. This parser accepts only lists, tuples, numbers, * and +.
 
     Args:
         text: the expression to parse.
-        option: the option's name, for the error.
+        option: name of the option, for the error message.
 
     Raises:
-        ValueError: it is not such an expression, has no or too many layers, or has an invalid layer.
+        ValueError: the text is not such an expression, or contains no layers, too many layers or an invalid layer.
     """
     try:
         found = _layers(ast.parse(str(text).strip(), mode="eval").body)
@@ -43,7 +43,7 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 
 
 def _layers(node: ast.AST) -> List[Convolution]:
-    """Parse the layers in a part of an expression; raises ValueError."""
+    """Parse the layers in a part of an expression. Raises ValueError if it is not a valid list of layers."""
     if isinstance(node, ast.List):
         return [_layer(element) for element in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

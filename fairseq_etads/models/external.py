@@ -1,7 +1,7 @@
-"""Models from outside this project, mainly fairseq's own, under ``--task summarization``.
+"""Use models from outside this project, mainly fairseq's own, with ``--task summarization``.
 
-They do not know the dictionary's copy tail: they embed and generate the known words, and read every other word as the
-unknown word.
+These models do not support the dictionary's copy tail. They embed and generate the known words, and read all other
+words as the unknown word.
 """
 
 import copy
@@ -30,7 +30,7 @@ _EVALUATED = re.compile(
     r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
     r"adaptive_(softmax|input)_cutoff|character_filters"
 )
-"""Options that fairseq evaluates as Python; they may come from an untrusted checkpoint."""
+"""Options that fairseq evaluates as Python code, and that may come from an untrusted checkpoint."""
 _LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
@@ -38,21 +38,21 @@ DEFAULT_POSITIONS = 1024
 
 
 def model_class(cfg: Any) -> Optional[type]:
-    """Find the class of the model that fairseq will build from these options; None if it will refuse them."""
+    """Return the class of the model that fairseq will build from these options, or None if fairseq will reject them."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
 
 
 def check_evaluated(cfg: Any) -> None:
-    """Raise ValueError if an option that fairseq evaluates as Python is more than numbers, lists, tuples, + and *.
+    """Raise ValueError if an option that fairseq evaluates contains more than numbers, lists, tuples, + and *.
 
-    A checkpoint contains the options of its model, and loading it must not run its code.
+    A checkpoint contains the options of its model, and loading a checkpoint must not run code from it.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # such a value could run for ever, or take all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # could run for ever or use all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
@@ -62,7 +62,7 @@ def check_evaluated(cfg: Any) -> None:
 
 
 def check_suitable(cfg: Any) -> None:
-    """Raise ValueError if a model cannot be trained on pairs of texts, or cannot write from left to right."""
+    """Raise ValueError if a model cannot be trained on pairs of texts or does not generate from left to right."""
     found: Any = model_class(cfg)
     name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
     if not issubclass(found, FairseqEncoderDecoderModel):
@@ -80,20 +80,21 @@ def check_suitable(cfg: Any) -> None:
 
 
 def is_external(cfg: Any) -> bool:
-    """Tell whether the model that fairseq will build from these options comes from outside this project."""
+    """Return whether the model that fairseq will build from these options comes from outside this project."""
     found = model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
 def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
-    """Build a model from outside this project so that it knows only the first words of the task's dictionaries.
+    """Build a model from outside this project that knows only the known words of the task's dictionaries.
 
-    Data keeps the words of the copy tail, so that they can replace unknown words of summaries. A hook passes the
-    unknown word to the tables of word vectors instead; :func:`without_rare_words` does the same for targets.
+    The data still contains words of the copy tail, which can replace unknown words in summaries. In the input of tables
+    of word vectors, a hook replaces them with the unknown word. :func:`without_rare_words` does the same for targets.
 
     Args:
+        cfg: options of the model.
         task: the summarisation task.
-        build: function that builds the model from ``cfg`` with the task that it is given.
+        build: function that builds the model from ``cfg`` for a task.
 
     Raises:
         ValueError: see :func:`check_suitable`.
@@ -102,7 +103,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task with dictionaries that have no copy tail
+    known = copy.copy(task)  # a copy of the task with dictionaries without copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -116,19 +117,20 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
-    """Replace words of the copy tail in ids of summaries by the unknown word; None if there are none."""
+    """Replace words of the copy tail in summaries with the unknown word. Returns None if ``tokens`` is None."""
     return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
-    """Make models prepared by fairseq return attention, and compute products for the requested number of beams.
+    """Configure models that fairseq has prepared, so that they return attention and use the requested number of beams.
 
-    Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
-    need. Their products then assume that each document has as many rows as --beam said at that time. With another
-    number of rows, these products are wrong or fail.
+    Without --print-alignment, fairseq's convolutional models return no attention, which --replace-unknown and other
+    options need. Their products also assume that the number of rows per document equals the value of --beam at the time
+    of preparation. With another number of rows, the products are wrong or fail.
 
     Args:
-        args: fairseq's options of generation.
+        models: the models.
+        args: fairseq's options for generation.
     """
     beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
     for model in models:
@@ -140,10 +142,10 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
 
 
 def _give_positions(cfg: Any, task: Any) -> None:
-    """Set the number of positions of a model that takes it from the options of fairseq's own tasks."""
+    """Set the number of positions for a model that reads it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # the first rows of the model's tables belong to no position
+        padding = task.src_dict.pad() + 1  # the first rows of the model's tables do not represent positions
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
@@ -152,12 +154,15 @@ def _give_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Tell whether a module looks up word vectors; subclasses of nn.Embedding are tables of positions, or our own."""
+    """Return whether a module looks up word vectors.
+
+    Subclasses of nn.Embedding do not count, because they are tables of positions or belong to this project.
+    """
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
 class _HideUnknownWords:
-    """A hook that passes the unknown word to a table of word vectors in place of words of the copy tail."""
+    """A hook for tables of word vectors that replaces words of the copy tail in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()
@@ -167,7 +172,7 @@ class _HideUnknownWords:
 
 
 class _KeepKnownRows:
-    """A hook for checkpoints of version 0.1.0 with rows for the copy tail in their tables: drops these rows."""
+    """A hook that drops the rows for the copy tail from the tables in checkpoints of version 0.1.0."""
 
     def __init__(self, model: nn.Module, known_words: int, words: int):
         self.rows = {name: known_words for name, value in model.state_dict().items() if _length(value) == known_words}
@@ -180,5 +185,5 @@ class _KeepKnownRows:
 
 
 def _length(value: Any) -> int:
-    """Return the length of a tensor; 0 for a scalar or a value that is not a tensor."""
+    """Return the length of a tensor, or 0 for a scalar or a value that is not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

@@ -1,4 +1,4 @@
-"""``--init-from`` and ``--extractor``: start training from a checkpoint's weights with matching names."""
+"""``--init-from`` and ``--extractor``: initialise a model with the weights of a checkpoint that have the same names."""
 
 import glob
 import logging
@@ -22,11 +22,11 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 EXTRACTOR = "encoder.extractor."
-"""Prefix of the names of an extractor's weights in a summariser."""
+"""Prefix in the names of an extractor's weights inside a summariser."""
 
 
 def initial_extractor(model: Any, path: str) -> nn.Module:
-    """Return the extractor inside a summariser, for --extractor ``path``; ValueError if the model has none."""
+    """Return the extractor inside a summariser, for --extractor ``path``. Raises ValueError if there is none."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
         raise ValueError(f"--extractor {path} has no effect without --sentence-attention extractor")
@@ -34,14 +34,14 @@ def initial_extractor(model: Any, path: str) -> nn.Module:
 
 
 def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
-    """Tell whether training starts rather than resumes from its own checkpoint.
+    """Return whether training starts from the beginning instead of resuming from its own checkpoint.
 
     Args:
-        cfg: the task's options.
-        option: the option that names the initial weights.
+        cfg: options of the task.
+        option: option that specifies the initial weights.
 
     Raises:
-        ValueError: another option names other initial weights.
+        ValueError: another option specifies other initial weights.
     """
     for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
@@ -50,30 +50,30 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} cannot be combined: choose one")
-    # With --use-sharded-state each worker's file has a suffix.
+    # With --use-sharded-state, the file of each worker has a suffix.
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
 def load_initial_weights(
     model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
 ) -> None:
-    """Copy a checkpoint's weights with the same names as this model's; log which were copied and which were not.
+    """Copy weights with the same names from a checkpoint to a model, and log which weights were copied.
 
     Word vectors are matched by word if the checkpoint's dictionary is in its folder (see :mod:`.pretrained`). A
-    sentence extractor can also use the weights of one inside a summariser.
+    sentence extractor can also be initialised with the weights of an extractor inside a summariser.
 
     Args:
         model: the newly built model.
-        path: path of a checkpoint of fairseq-train.
-        task: the task, which has the dictionaries.
-        option: the option that named ``path``.
-        whole: whether the checkpoint must have exactly the weights of the model.
+        path: path of a checkpoint from fairseq-train.
+        task: task with the dictionaries.
+        option: option that specified ``path``.
+        whole: whether the checkpoint must contain all weights of the model.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
-        ValueError: it is not a checkpoint, was trained with another dictionary, has no weight of this model, or two
-            different weights for a single one; or, with ``whole``, it lacks some.
+        ValueError: the file is not a checkpoint, was trained with another dictionary, contains no weight of this model,
+            or contains different weights that this model shares. With ``whole``, also if a weight is missing.
     """
     weights, remembers_words = _read(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -81,7 +81,7 @@ def load_initial_weights(
     _upgrade(model, weights)
     words = None if remembers_words else CheckpointWords(path, task)
     if words is not None and not words.files:
-        logger.warning(f"{option} {path}: does not record its dictionary, which must be the same as DATA's")
+        logger.warning(f"{option} {path}: does not record its dictionary, which must be the same as in DATA")
     report = _Report(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
@@ -95,8 +95,8 @@ def load_initial_weights(
         first, weight = loaded.setdefault(id(parameter), (name, given))
         if first != name and not torch.equal(weight, given):
             raise ValueError(
-                f"{option} {path}: has different weights in {first} and {name}, which this model shares: choose "
-                "the --share-... options of its training"
+                f"{option} {path}: has different weights in {first} and {name}, which this model shares: use the "
+                "--share-... options of its training"
             )
         with torch.no_grad():
             parameter.copy_(given)
@@ -109,11 +109,10 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read a checkpoint's weights, without buffers that only describe the model.
+    """Read the weights from a checkpoint, without buffers that only describe the model.
 
-    Also returns whether the checkpoint records its dictionary.
-
-    See :func:`load_initial_weights`.
+    Also returns whether the checkpoint records its dictionary. See :func:`load_initial_weights` for arguments and
+    errors.
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f'{option} "{path}": no such file')
@@ -133,9 +132,9 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
-    """Rename the weights of older versions of fairseq to their current names."""
-    # A checkpoint without a version is from fairseq's very first version of its Transformers, which upgrade it
-    # themselves.
+    """Rename weights from older versions of fairseq to their current names."""
+    # Checkpoints without a version were written by the first version of fairseq's Transformer, which upgrades them
+    # itself.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -146,15 +145,21 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
 def _fit_rows(
     name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
 ) -> Tensor:
-    """Fit a weight (R, …) of the checkpoint to the model's number of rows, if rows have the same meaning in both.
+    """Change the number of rows in a weight (R, …) of the checkpoint to the model's, if rows have the same meaning.
 
-    fairseq's own tasks give models rows for the copy tail, and longer texts need more positions.
+    Numbers of rows differ because fairseq's own tasks build models with rows for the copy tail, and because longer
+    texts need more positions.
 
     Args:
-        words: the checkpoint's words, if the checkpoint does not record them.
+        name: name of the weight.
+        given: weight in the checkpoint.
+        parameter: weight in the model.
+        task: task with the dictionaries.
+        report: report to which changes are added.
+        words: words of the checkpoint, if the checkpoint does not record them.
 
     Raises:
-        ValueError: its rows are for words of another dictionary.
+        ValueError: the rows belong to words of another dictionary.
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
@@ -165,7 +170,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of rows that belong to no position
+        padding = task.source_dictionary.pad() + 1  # number of rows that do not represent positions
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
@@ -177,18 +182,18 @@ def _fit_rows(
         return given[:wanted]
     raise ValueError(
         f"{report.option} {report.path}: {name} has {rows} words, but the {side} dictionary in DATA has {wanted}: "
-        "make the data with the checkpoint's dictionary (etads-prepare --like), or put its dict.txt into the "
+        "prepare the data with the checkpoint's dictionary (etads-prepare --like), or put its dict.txt into the "
         "checkpoint's folder"
     )
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """Return the numbers of words that the model knows in documents and in summaries."""
+    """Return the number of known words in documents and in summaries."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
 class _Report:
-    """Names of weights by the outcome of loading them."""
+    """Names of weights, grouped by the outcome of loading them."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option
@@ -198,24 +203,24 @@ class _Report:
         self.unused: List[str] = []
 
     def of_another_model(self) -> str:
-        """Make the error that weights belong to another model."""
+        """Create the error for weights that belong to another model."""
         if self.other_shape:
             return (
-                f"{self.option} {self.path}: {self.other_shape[0]}; give --extractor-embed-dim and "
-                "--extractor-hidden-size the values with which it was trained (as --encoder-embed-dim, "
-                "--encoder-hidden-size)"
+                f"{self.option} {self.path}: {self.other_shape[0]}; set --extractor-embed-dim and "
+                "--extractor-hidden-size to the values of its training (--encoder-embed-dim, --encoder-hidden-size)"
             )
         return (
-            f"{self.option} {self.path}: not a checkpoint of --arch sentence_extractor, or of a model with one inside"
+            f"{self.option} {self.path}: not a checkpoint of --arch sentence_extractor or of a model that contains one"
         )
 
     def write(self, loaded: int, total: int) -> None:
         """Log the report, as a warning if a weight did not fit or most of the model is new.
 
-        Raises ValueError if nothing was loaded.
-
         Args:
-            loaded, total: numbers of parameters.
+            loaded, total: number of loaded parameters and of all parameters.
+
+        Raises:
+            ValueError: no weight was loaded.
         """
         parts = [
             f"{title}: {', '.join(names)}"
@@ -238,7 +243,7 @@ class _Report:
 
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
-    """Replace layers' numbers in the names by *, and count the names in each group."""
+    """Replace the numbers of layers in the names with *, and count the names in each group."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,7 +1,7 @@
-"""Find the dictionary of a checkpoint that does not contain it, such as fairseq's BART, in the checkpoint's folder.
+"""Find the dictionary of a checkpoint in its folder if the checkpoint does not contain it, as for fairseq's BART.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
-folder. With these files, word vectors are matched by word, whatever the order of the data's dictionary.
+folder. With these files, word vectors can be matched by word, even if the data's dictionary has another order.
 """
 
 import os
@@ -14,15 +14,15 @@ from torch import Tensor
 from ..vocabulary.dictionary import is_padding_word, load_checked
 
 MASK = "<mask>"
-"""Word that fairseq's pretraining task adds after the words of the dictionary's file."""
+"""Word that fairseq's pretraining task appends to the words in the dictionary file."""
 
 
 class CheckpointWords:
-    """The words of a checkpoint's word vectors, by side ("source", "target").
+    """The words that belong to a checkpoint's word vectors.
 
     Attributes:
-        files: the dictionary's file by side; empty if the checkpoint's folder has none. A single file is for both
-            sides.
+        files: side ("source", "target") -> dictionary file; empty if the checkpoint's folder contains none. A single
+            file is used for both sides.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -45,27 +45,27 @@ class CheckpointWords:
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
     def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
-        """Reorder the rows of a table of words to the data's dictionary.
+        """Reorder the rows of a table of words to match the data's dictionary.
 
         Args:
             name: name of the parameter.
-            given: the checkpoint's table (R, …).
-            parameter: the model's table (V, …). Its rows stay the same for words that pad fairseq's dictionary and that
-                the checkpoint lacks.
+            given: table of the checkpoint (R, …).
+            parameter: table of the model (V, …). Its rows are kept for words that only pad fairseq's dictionary and are
+                missing in the checkpoint.
 
         Raises:
-            ValueError: R does not fit the file, or a known word of the data is not in it.
+            ValueError: R differs from the number of words in the file, or the file lacks a known word of the data.
         """
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        # A table shared by both sides is as long as the documents' dictionary, which also has the summaries' ids.
+        # A table that both sides share is as long as the documents' dictionary, which includes the summaries' ids.
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
             raise ValueError(
                 f"--init-from {self.checkpoint}: {len(missing):,} of the {len(wanted):,} known words of DATA are not "
-                f"in its dictionary {self.files[side]}, for example {missing[0]!r}: make the data with that file "
+                f"in its dictionary {self.files[side]}, for example {missing[0]!r}: prepare the data with that file "
                 "(etads-prepare --tokens gpt2 --dictionary)"
             )
         pairs = [(row, places[word]) for row, word in enumerate(wanted) if word in places]
@@ -75,7 +75,7 @@ class CheckpointWords:
         return fitted
 
     def _in_table(self, side: str, name: str, rows: int) -> List[str]:
-        """List the words of a table with ``rows`` rows: the file's words and, in pretrained models, the mask."""
+        """List the words of a table with ``rows`` rows: the words in the file and, in pretrained models, the mask."""
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

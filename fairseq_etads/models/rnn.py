@@ -1,6 +1,6 @@
-"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model, and its initial weights.
+"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model and the initialisation of its weights.
 
-A bidirectional GRU or LSTM reads the document, and another network with additive attention writes the summary.
+A bidirectional GRU or LSTM reads the document, and another network with additive attention generates the summary.
 """
 
 import functools
@@ -30,24 +30,30 @@ from .selector import SentenceExtractor
 from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
-"""Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
-model of width 100 learns only word frequencies in its first hundreds of steps (docs/experiments.md).
+"""Standard deviation of new word vectors and output weights. With the uniform distribution in ±0.1 that fairseq's
+recurrent models use, a model of width 100 learns only word frequencies in its first hundreds of steps
+(docs/experiments.md).
 """
 SEES_STD, SEES_RANGE = 1e-4, 0.02
-"""Scales in See et al.'s code: normal, cut off at two deviations, for vectors and output; uniform for networks."""
+"""Scales in See et al.'s code: the standard deviation of vectors and output weights, which are normal and cut off at
+two deviations, and the bound of the uniform weights of networks.
+"""
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return each known source word's id in the summaries' dictionary, or 0; None if both sides share a dictionary."""
+    """Return the id of each known source word in the summaries' dictionary, or 0 if it is missing there.
+
+    Returns None if both sides share a dictionary.
+    """
     if source == target:
         return None
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
 
 
 class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
-    """Recurrent encoder-decoder with the papers' mechanisms as options.
+    """A recurrent encoder-decoder with the mechanisms of the papers as options.
 
-    Built by ``--arch`` with one of :data:`PRESETS`; see :class:`RecurrentConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
     """
 
     @classmethod
@@ -55,7 +61,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         """Build the model.
 
         Raises:
-            ValueError: an option conflicts with the others, the dictionaries, or the data's factors.
+            ValueError: an option conflicts with other options, the dictionaries or the factors in the data.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -100,13 +106,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise(model, config)
-        if str(config.sentence_attention) == "extractor":  # the extractor has its own weights, which are usually loaded
+        if str(config.sentence_attention) == "extractor":  # the extractor's weights are usually loaded
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
 
     def mark_tables(self) -> None:
-        """Mark for optimisers the weights that are only looked up by rows, unlike an output layer over all words."""
+        """Mark, for optimisers, weights that are only looked up by rows, unlike an output layer over all words."""
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
@@ -118,7 +124,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @property
     def extractor(self) -> Optional[SentenceExtractor]:
-        """Return the model of sentence probabilities, with --sentence-attention extractor; else None."""
+        """Return the model of sentence probabilities with --sentence-attention extractor, otherwise None."""
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
@@ -131,7 +137,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         """Load weights.
 
         Raises:
-            ValueError: they were trained with other dictionaries or other source factors.
+            ValueError: the weights were trained with other dictionaries or other source factors.
         """
         if self.decoder.closed_book is None:
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
@@ -142,9 +148,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
 
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create word vectors; padding has the vector 0.
+    """Create word vectors. The vector of padding is 0.
 
-    With ``tiny`` they have See et al.'s standard deviation; with ``bound`` they are uniform within ± that bound.
+    Args:
+        dictionary: dictionary of the words.
+        width: width of the vectors.
+        tiny: whether to use See et al.'s standard deviation.
+        bound: if not 0, draw the vectors uniformly within ± this bound.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -162,14 +172,14 @@ def _tiny(weight: Tensor) -> None:
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""Name of the output layer, which has a table of vectors as its weight."""
+"""Name of the output layer, with a table of vectors as its weight."""
 
 
 def initialise(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except tables of vectors, which :func:`new_table` makes.
+    """Initialise all modules of a new model except tables of vectors, which :func:`new_table` initialises.
 
-    Without ``--paper-init`` and ``--uniform-init`` modules keep their own initial values. The module that lets a
-    pointer continue always does.
+    Without ``--paper-init`` and ``--uniform-init``, modules keep their own initial values. So does, in all cases, the
+    module :class:`~fairseq_etads.layers.continuation.Continuation` of a pointer.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)
@@ -178,11 +188,12 @@ def initialise(model: nn.Module, config: Any) -> None:
 
 
 def _begin_as_see_et_al(model: nn.Module) -> None:
-    """Initialise as in See et al.'s code.
+    """Initialise the weights as in See et al.'s code.
 
-    Networks: weights uniform within ±0.02, biases 0, except 1 for an LSTM's forget gate. The bridge, the output layers'
-    biases and the closed-book decoder's output weight: normal with deviation 0.0001. Other matrices, v and w_c: uniform
-    by Glorot's rule; other biases 0. Networks and biases are TensorFlow's defaults of that time.
+    In networks, weights are uniform within ±0.02. Biases are 0, or 1 for the forget gate of an LSTM. The bridge, the
+    biases of output layers and the output weight of the closed-book decoder are normal with a standard deviation of
+    0.0001. Other matrices, v and w_c are uniform by Glorot's rule, and other biases are 0. The values for networks and
+    biases were TensorFlow's defaults at that time.
     """
     for path, module in model.named_modules():
         if isinstance(module, nn.Embedding) or "continuation" in path:
@@ -195,7 +206,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
                     _tiny(parameter)
             elif name == "bias":
                 nn.init.zeros_(parameter)
-            elif name == "coverage_weight":  # in their code this is a convolution over one channel, so its fan-in is 1
+            elif name == "coverage_weight":  # a convolution over one channel in their code, so its fan-in is 1
                 _glorot(parameter, 1, len(parameter))
             elif parameter.dim() == 1:
                 _glorot(parameter, len(parameter), len(parameter))
@@ -204,7 +215,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
 
 
 def _begin_uniform(model: nn.Module, bound: float) -> None:
-    """Initialise uniformly within ± ``bound``."""
+    """Initialise all weights uniformly within ± ``bound``."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if name.endswith("encoder.positions.weight") or (

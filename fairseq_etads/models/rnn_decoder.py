@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a GRU or LSTM with additive attention and the papers' mechanisms as options."""
+"""The decoder of the recurrent family: a GRU or LSTM with attention and, as options, the papers' mechanisms."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -22,22 +22,22 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""Prefix of the names of its weights in a model, which has them only in training."""
+"""Prefix in the names of the closed-book decoder's weights, which exist only in training."""
 
 
 class DecoderState(NamedTuple):
-    """State carried between decoding steps; one row per hypothesis.
+    """State that is passed between decoding steps, with a row for each hypothesis.
 
     Attributes:
-        hidden: the state h (N, H).
-        cell: the memory cell c (N, H) of an LSTM; None for a GRU.
-        fed: the cell's next input in addition to the word: the previous step's context (N, M) or, with --input-feed
-            readout, its readout (N, R); None if attention comes before the cell.
-        spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
-            attention.
-        covered: the sum of attention so far (N, S); None without coverage.
-        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the current sentence, see
-            :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`; None without a selector.
+        hidden: state h (N, H).
+        cell: memory cell c (N, H) of an LSTM, or None for a GRU.
+        fed: second input of the cell in addition to the word: the context (N, M) of the previous step or, with
+            --input-feed readout, its readout (N, R); None if attention precedes the cell.
+        spent: logarithm of the sum of exp(scores) so far (N, S), which is minus infinity before the first step; None
+            without temporal attention.
+        covered: sum of attention so far (N, S), or None without coverage.
+        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the current sentence, or None without a
+            selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
     """
 
     hidden: Tensor
@@ -51,23 +51,23 @@ class DecoderState(NamedTuple):
 
     @property
     def query(self) -> Tensor:
-        """Return the query of attention: h (N, H), or [c; h] (N, 2H) for an LSTM."""
+        """Return the query for attention: h (N, H), or [c; h] (N, 2H) for an LSTM."""
         return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
 
 
 class StepOutputs(NamedTuple):
-    """Outputs of all steps.
+    """Outputs of all decoding steps.
 
     Attributes:
         hidden: states h (N, T, H).
         cells: memory cells c (N, T, H) of an LSTM, or None.
-        inputs: the previous words' vectors, or with --merge-input the cell's input instead (N, T, E).
+        inputs: vectors of the previous words (N, T, E), or with --merge-input the inputs of the cell.
         contexts: context vectors (N, T, M).
         log_weights: logarithm of the attention (N, T, S).
-        log_word: the same logarithm before the attention was combined with the attention to sentences; None without
-            --sentence-attention.
+        log_word: logarithm of the attention to words (N, T, S) before it is combined with the attention to sentences,
+            or None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None.
-        readouts: the output layer's input (N, T, R); None if no step depends on it, so that it is computed later.
+        readouts: input of the output layer (N, T, R), or None if no step needs it, so that it can be computed later.
     """
 
     hidden: Tensor
@@ -81,7 +81,7 @@ class StepOutputs(NamedTuple):
 
     @classmethod
     def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
-        """Stack the outputs of T steps, each without the dimension T."""
+        """Stack the outputs of T steps, which do not have the dimension T."""
         columns: Any = zip(*steps)
         return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
@@ -91,25 +91,26 @@ Attention = Union[AdditiveAttention, DotAttention]
 
 
 def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """Compute the previous words' part of the queries from vectors (N, T, E): (N, A) for each step, or None."""
+    """Compute the part of the queries (N, A) that depends on the previous words (N, T, E), or None, for each step."""
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
     return attention.from_word(words).unbind(1)
 
 
 class EncodedDocuments(NamedTuple):
-    """The encoder's output as every step reads it: one row for each of B documents or, where N is given, each
-    hypothesis.
+    """The encoder's output in the form that all steps read, with a row for each document (B) or hypothesis (N).
+
+    Sentence keys, ids, padding and states are None without hierarchical attention.
 
     Attributes:
-        states: the encoder's states (B, S, M).
+        states: states of the encoder (B, S, M).
         keys: keys W_c h (B, S, A).
-        padding: (N, S) bool, True at padding.
+        padding: (N, S), bool, True at padding.
         sentence_keys: keys (B, L, A) of L sentences.
         sentence_ids: index (N, S) of each token's sentence.
-        sentence_padding: (N, L) bool, True where there is no sentence.
-        sentence_states: states (B, L, M) of sentences. None without hierarchical attention.
-        log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
+        sentence_padding: (N, L), bool, True where there is no sentence.
+        sentence_states: states (B, L, M) of sentences.
+        log_selected: log-probability (N, S) of each word's sentence, or None without --sentence-attention.
     """
 
     states: SharedStates
@@ -123,7 +124,7 @@ class EncodedDocuments(NamedTuple):
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
-        """Read the encoder's output for N = ``rows`` hypotheses, with the kind of keys that the attention needs."""
+        """Convert the encoder's output for N = ``rows`` hypotheses, with the class of keys that the attention needs."""
         beams = rows // count_documents(encoder_out)
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
@@ -149,23 +150,23 @@ def count_documents(encoder_out: Dict[str, Any]) -> int:
 
 
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
-    """Take ``new`` in the rows (N,) that are True, ``old`` in the others; None if there is none."""
+    """Select ``new`` in rows (N,) that are True, and ``old`` in all other rows. Returns None if either is None."""
     return None if new is None or old is None else torch.where(rows[:, None], new, old)
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention and pointer, only for training.
+    """A decoder without attention and pointer, which is used only in training.
 
-    s_0 is the bridge's output, also the initial state of the other decoder; s_t = cell(E y_{t-1}, s_{t-1}); P_cb =
-    softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
+    s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and Bansal 2018, section
+    3). s_0 is the output of the bridge and E the table of word vectors, as in the other decoder.
 
     Args:
-        is_lstm: whether the cell is an LSTM; otherwise it is a GRU.
+        is_lstm: whether the cell is an LSTM instead of a GRU.
         word: E, the width of word vectors.
         hidden: H, the width of the state.
         words: V, the number of known words.
-        dropout: probability of dropout of the states.
-        cut: whether no gradient reaches the encoder, which is one of the paper's controls.
+        dropout: dropout probability of the states.
+        cut: whether to stop the gradient before the encoder, which is one of the paper's controls.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -180,12 +181,18 @@ class ClosedBookDecoder(nn.Module):
         self.output_projection = nn.Linear(hidden, words)
 
     def forward(self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any]) -> Tensor:
-        """Compute logits (N, T, V) after the previous words' vectors; ``real`` (N, T) is False at padding."""
+        """Compute logits (N, T, V) of the next words.
+
+        Args:
+            words: vectors of the previous words (N, T, E).
+            real: (N, T), bool, False at padding.
+            encoder_out: output of the encoder.
+        """
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
         if self.cut:
             hidden, cell = hidden.detach(), None if cell is None else cell.detach()
-        # Summaries are shifted to the first column, so that padding on the left is not read.
+        # Shift summaries to the first column, so that padding on the left is not read.
         order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
         first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
         states, _ = self.network(take_positions(words, order), first)
@@ -193,7 +200,7 @@ class ClosedBookDecoder(nn.Module):
         return logits
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Add up the two biases of an LSTM that earlier versions stored."""
+        """Add up the two biases of an LSTM, which earlier versions stored separately."""
         second = state_dict.pop(f"{name}.network.bias_hh_l0", None) if self.is_lstm else None
         if second is not None:
             state_dict[f"{name}.network.bias_ih_l0"] = state_dict[f"{name}.network.bias_ih_l0"] + second
@@ -203,29 +210,32 @@ class ClosedBookDecoder(nn.Module):
 class RecurrentDecoder(FairseqIncrementalDecoder):
     """A GRU or LSTM that attends to the document in each step.
 
-    With E the vector of the previous word, c_t comes from attention by h_{t-1} and E, h_t = GRU([E; c_t], h_{t-1}), and
-    the readout tanh(W [h_t; E; c_t]) is the output layer's input (Nallapati et al. 2016). The following options give
-    the decoder of See et al. 2017: ``--rnn-cell lstm``; attention with the state after the step as query, so that the
-    cell reads [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b instead of E
-    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``). Others give the decoder of Luong et al.
-    2015: a readout tanh(W [h_t; c_t]) (``--readout luong``), which the cell reads instead of c_{t-1} (``--input-feed
-    readout``).
+    Let E be the vector of the previous word. By default, the query of attention consists of h_{t-1} and E, attention
+    returns the context c_t, h_t = GRU([E; c_t], h_{t-1}), and the readout tanh(W [h_t; E; c_t]) is the input of the
+    output layer (Nallapati et al. 2016).
 
-    With ``--sentence-selector``, h is replaced before the first word of each sentence of the summary by the output of
-    :class:`SentenceSelector`, and the attention to words is multiplied by the weights of their sentences (Li et al.
-    2018). The context (c) and the coverage continue from sentence to sentence.
+    The decoder of See et al. 2017 is selected with ``--rnn-cell lstm``, ``--attention-query after`` (the query is the
+    state after the step, so the cell reads [E; c_{t-1}] with c_0 = 0), ``--merge-input`` (a vector x_t = W [E; c_{t-1}]
+    + b replaces E) and ``--readout linear`` (the readout is W [h_t; c_t] + b). The decoder of Luong et al. 2015 is
+    selected with ``--readout luong`` (the readout is tanh(W [h_t; c_t])) and ``--input-feed readout`` (the cell reads
+    the readout instead of c_{t-1}).
+
+    With ``--sentence-selector``, the output of :class:`SentenceSelector` replaces h before the first word of each
+    sentence in the summary, and the attention to words is multiplied by the weights of their sentences (Li et al.
+    2018). The context c and the coverage are kept from sentence to sentence.
 
     Args:
-        cfg: the model's options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the vectors of the known words.
-        output: weight (V, E) of the output layer, or a shared table with these rows first.
-        source_words: id in ``dictionary`` of each known word of the documents, or 0; None: the same words.
+        cfg: options of the model.
+        dictionary: dictionary of known words.
+        embed_tokens: vectors of the known words.
+        output: weight (V, E) of the output layer, or a shared table that begins with these rows.
+        source_words: id in ``dictionary`` of each known word of the documents, or 0 for missing words. None if both
+            sides have the same words.
         context: M, the width of the encoder's states.
     """
 
     shares_documents = True
-    """Accepts a BeamState: documents stay single rows while prev_output_tokens has one row per beam."""
+    """The decoder accepts a BeamState: there is one row per document, but prev_output_tokens has one row per beam."""
     takes_requests = True
 
     def __init__(
@@ -281,18 +291,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             features = state + word + context
             self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
         self.closed_book: Optional[ClosedBookDecoder] = None
-        """With --closed-book-decoder, and only in training; set by the model."""
+        """The closed-book decoder with --closed-book-decoder, which the model sets only in training."""
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Make the vocabulary of the distributions for documents (B, S); ``bounded``: see :class:`BatchVocab`."""
+        """Return the words of the distributions for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
         candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
         """Choose the words of the softmax for documents (B, S).
 
-        In training the batch shares one list of candidates. Otherwise each document has its own, so that its summary
-        does not depend on the batch.
+        In training, the documents in a batch share a list of candidates. Otherwise, each document has its own list, so
+        that its summary does not depend on the batch.
         """
         texts = src_tokens
         if self.source_words is not None:
@@ -313,18 +323,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: ids (N, T) of the previous words in the dictionary. N is a multiple of the number of
-                documents B; rows of the same document are adjacent.
-            encoder_out: the encoder's output.
-            incremental_state: if given, only the last step is computed, and the state before it is taken from here.
-            features_only: return the readouts (N, T, R) in place of logits.
-            request: the request of a loss, which tells whether it needs a distribution over all words. Any request is
-                answered with the logits of all words.
+            prev_output_tokens: ids of the previous words in the dictionary (N, T). N is a multiple of the number of
+                documents B, and the rows of a document are adjacent.
+            encoder_out: output of the encoder.
+            incremental_state: cache of the previous state. If given, only the last step is computed.
+            features_only: whether to return readouts (N, T, R) in place of logits.
+            request: request of a loss, which specifies whether the loss needs a distribution over all words. The
+                logits of all words are returned for any request.
 
         Returns:
-            Logits (N, T, C) and a dict; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick, the
-            number of candidates. The output has a ``sentence_attention`` with an extractor and without a cached state,
-            and ``closed_book_logits`` with a closed-book decoder in training.
+            Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
+            the number of candidates. ``sentence_attention`` is set with an extractor and without a cached state,
+            ``closed_book_logits`` with a closed-book decoder in training.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -353,17 +363,19 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
-        """Compute the output layer's input (…, R) from h (…, H), the previous words (…, E) and the contexts (…, M)."""
+        """Compute readouts (…, R) from states h (…, H), vectors of previous words (…, E) and contexts (…, M)."""
         result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
         return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """Return the mask (N, T) of steps that start a sentence; None without a selector.
+        """Return the mask (N, T) of steps that start a sentence, or None without a selector.
 
         These are the first step and the steps after a sentence mark.
 
         Args:
-            steps: the previous words (N, T); ``real`` (N, T) is False at padding.
+            steps: previous words (N, T).
+            real: (N, T), bool, False at padding.
+            incremental_state: cache of the previous state, or None.
         """
         if self.selector is None:
             return None
@@ -380,20 +392,24 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run the cell over the previous words (N, T, E); ``real`` (N, T) is False at padding.
+        """Run the cell over the previous words.
 
         Args:
-            starts: (N, T) bool, True at the start of a sentence; None without a selector.
+            words: vectors of the previous words (N, T, E).
+            real: (N, T), bool, False at padding.
+            starts: (N, T), bool, True at the start of a sentence, or None without a selector.
+            encoder_out: output of the encoder.
+            incremental_state: cache of the previous state, or None.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In search on a GPU, everything that may be needed is computed, because synchronising in every step would take
+        # In a search on a GPU, compute everything that may be needed, because synchronising in every step would take
         # longer.
         unasked = words.is_cuda and incremental_state is not None
-        # Padding on the right can be ignored, because nothing after a summary's end is used.
+        # Padding on the right can be ignored, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # The steps are unbound once, because indexing each step would create a gradient tensor of all steps every time.
+        # Unbind the steps once. Indexing each step would create a gradient tensor of the size of all steps every time.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -418,7 +434,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 state = state._replace(fed=readout)
             else:
                 state = state._replace(fed=context)
-            if left_padded:  # padding leaves the state as it was
+            if left_padded:  # padding does not change the state
                 kept = (select_rows(real[:, t], *pair) for pair in zip(state, before))
                 state = DecoderState(*kept)  # type: ignore[arg-type]
             done = (state.hidden, state.cell, step_input, context, log_weight, log_word, state.log_selection, readout)
@@ -430,11 +446,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return outputs if self.merge is not None else outputs._replace(inputs=words)
 
     def _step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
-        """Run one step of the cell, which reads a word's vector (N, E) and a context (N, M) or a readout (N, R).
+        """Run one step of the cell.
+
+        Args:
+            state: state before the step.
+            word: vectors of the previous words (N, E).
+            fed: second input of the cell, a context (N, M) or a readout (N, R).
 
         Returns:
-            The new state, and the word's representation from now on: its vector or, merged with the other input, x (N,
-            E).
+            The new state, and the word's representation in the rest of the step (N, E): its vector, or x if the two
+            inputs are merged.
         """
         read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
@@ -445,7 +466,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
-        """Return the state before the first step: the cached one, or the encoder's for N = ``rows`` hypotheses."""
+        """Return the cached state or, before the first step, the initial state for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
@@ -471,7 +492,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
-        """Start a sentence in the rows (N,) marked by ``starts``; the state of the other rows stays the same."""
+        """Start a sentence in the rows with True in ``starts`` (N,). The state of other rows stays the same."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
             state.hidden,
@@ -495,11 +516,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Attend to the documents once.
 
         Args:
-            word_query, sentence_query: the parts of the queries from the previous word (N, A), or None.
+            state: state of the decoder, which contains the query.
+            word_query, sentence_query: parts of the queries that depend on the previous word (N, A), or None.
+            documents: the encoder's output.
 
         Returns:
-            The logarithm of the attention (N, S); the same before it is combined with the extractor's, or None without
-            an extractor; and the state with this step's attention in ``spent`` and ``covered``.
+            The logarithm of the attention (N, S); the logarithm of the attention before it is combined with the
+            extractor's probabilities (N, S), or None without an extractor; the state, with the attention of this step
+            added to ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -531,8 +555,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         incremental_state: Optional[Any],
         bounded: bool,
     ) -> DecoderOutput:
-        """Replace readouts (N, T, R) by logits (N, T, C), and add the vocabulary and the pointer."""
-        # In search, the vocabulary and its rows are kept between steps. In training they are computed again in every
+        """Replace readouts (N, T, R) with logits (N, T, C), and add the vocabulary and the pointer's decisions."""
+        # In a search, the vocabulary and its rows are cached between steps. In training, they are computed in every
         # call, because the rows have a gradient.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
@@ -557,8 +581,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute (log-)probabilities by search id (N, T, V), with a pointer (N, T, V + K); 0 for words without a
-        column.
+        """Compute (log-)probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
+
+        Words without a column have probability 0.
         """
         output = DecoderOutput.of(net_output)
         assert output.vocabulary is not None
@@ -570,7 +595,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:
-        """Reorder the cached state: row i becomes the old row ``new_order[i]``."""
+        """Reorder the cached state such that row i becomes the old row ``new_order[i]``."""
         saved = self.get_incremental_state(incremental_state, "state")
         if saved is not None:
             reordered = {name: value.index_select(0, new_order) for name, value in saved.items() if value is not None}

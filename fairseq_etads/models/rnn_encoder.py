@@ -1,4 +1,4 @@
-"""Encoders of the recurrent family: a bidirectional network over words and factors, or a convolution; an extractor."""
+"""Encoders of the recurrent family: a bidirectional network or a convolution over words, and an extractor."""
 
 from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
@@ -18,9 +18,9 @@ from .selector import ExtractorConfig, SentenceExtractor
 from .source_factors import check_given
 
 MAX_POSITIONS = 100_000
-"""fairseq requires a limit; a recurrent network has none."""
+"""Maximum number of positions, which fairseq requires although recurrent networks have no limit."""
 SOURCE_POSITIONS = 200
-"""Number of positions; all later words share the last position vector."""
+"""Number of positions with their own vectors. All later words share the last position vector."""
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
@@ -29,34 +29,34 @@ def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
 
 
 def key_width(cfg: Any) -> int:
-    """Return the width of the keys, with which the decoder's queries are compared."""
+    """Return the width of the keys, which attention compares with the decoder's queries."""
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Return the dropout of word vectors and encoder states, and of the decoder's state.
+    """Return the dropout of word vectors and encoder states, and the dropout of the decoder's state.
 
-    --dropout applies to one of the two.
+    --dropout applies only to one of the two.
     """
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
 def memory_width(cfg: Any) -> int:
-    """Return the width of the vectors that attention reads with --encoder rnn: the states or their projection."""
+    """Return the width of the states with --encoder rnn, or the width of their projection, which attention reads."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
 
 class WordEncoder(FairseqEncoder):
-    """Base of the recurrent family's encoders: words and their factors, and the rows of their output.
+    """Base class of the encoders in the recurrent family. It embeds words and factors, and selects rows of the output.
 
     Args:
-        cfg: the model's options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the vectors of the known words.
-        factors: tables of the source factors' vectors, by name; the factors are read in alphabetical order.
+        cfg: options of the model.
+        dictionary: dictionary of known words.
+        embed_tokens: vectors of the known words.
+        factors: name -> vectors of a source factor. The factors are read in alphabetical order.
 
     Attributes:
-        extractor: the model of sentence probabilities, with ``--sentence-attention extractor``; else None.
+        extractor: model of sentence probabilities with ``--sentence-attention extractor``, otherwise None.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -68,7 +68,7 @@ class WordEncoder(FairseqEncoder):
         self.extractor: Optional[SentenceExtractor] = None
 
     def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
-        """Add the extractor's output for the documents to the encoder's output, if there is an extractor."""
+        """Add the output of the extractor, if there is one, to the output of the encoder."""
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
@@ -80,7 +80,7 @@ class WordEncoder(FairseqEncoder):
         return torch.cat(parts, dim=2)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select the encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
+        """Select the encoder's output for documents by their indices ``new_order`` (N,), which may be repeated."""
         return select_documents(encoder_out, new_order)
 
     def max_positions(self) -> int:
@@ -90,18 +90,18 @@ class WordEncoder(FairseqEncoder):
 class RecurrentEncoder(WordEncoder):
     """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
 
-    With ``--encoder-gate selective`` everything except the bridge reads h'_i = h_i * σ(W h_i + U s + b) instead of the
-    states h_i; s = [last forward state; first backward state] represents the whole document (Zhou et al. 2017).
+    With ``--encoder-gate selective``, everything except the bridge reads h'_i = h_i * σ(W h_i + U s + b) instead of the
+    states h_i, where s = [last forward state; first backward state] represents the whole document (Zhou et al. 2017).
 
-    The decoder's initial state is the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a.
-    An LSTM has a second bridge for its memory cells (See et al. 2017). With a sentence selector, the encoder has no
-    bridge.
+    The bridge computes the initial state of the decoder, a(W [last forward state; last backward state] + b) with
+    ``--bridge`` a. For an LSTM, there is a second bridge for the memory cells (See et al. 2017). With a sentence
+    selector, the encoder has no bridge.
 
     Args:
-        cfg: the model's options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the vectors of the known words.
-        factors: tables of the source factors' vectors, by name; the factors are read in alphabetical order.
+        cfg: options of the model.
+        dictionary: dictionary of known words.
+        embed_tokens: vectors of the known words.
+        factors: name -> vectors of a source factor. The factors are read in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
 
@@ -125,7 +125,7 @@ class RecurrentEncoder(WordEncoder):
         self.projection: Optional[nn.Linear] = None
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
-        # The keys are computed once, for the attention of all steps.
+        # The keys are computed once for the attention in all steps.
         self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
         # With a sentence selector, the decoder starts from the selection and needs no bridge.
@@ -154,14 +154,14 @@ class RecurrentEncoder(WordEncoder):
         Args:
             src_tokens: the documents (B, S), int64.
             src_lengths: ignored.
-            factors: ids of the factors' values (B, S, F), int64, one column per factor.
+            factors: ids of factor values (B, S, F), int64, with one column per factor.
 
         Returns:
-            Lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
-            "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
-            "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
-            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H); with an extractor the
-            results of :func:`extraction`.
+            Lists that contain one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
+            "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, also "first_state" (B, H_dec), and for an
+            LSTM "first_cell" (B, H_dec). With sentences, also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
+            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H). With an extractor,
+            also the results of :func:`extraction`.
         """
         padding = src_tokens.eq(self.padding_idx)
         ids = None
@@ -190,8 +190,9 @@ class RecurrentEncoder(WordEncoder):
         return self._with_extraction(out)
 
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
-        """Compute the vectors s (B, 2H) of documents (B, S) without factors: their last forward and first backward
-        states.
+        """Compute vectors s (B, 2H) of documents (B, S) without factors.
+
+        They consist of the last forward state and the first backward state.
         """
         return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 
@@ -201,7 +202,10 @@ class RecurrentEncoder(WordEncoder):
         """Run the network over the words of documents (B, S); see :meth:`Bidirectional.forward`.
 
         Args:
-            ids: the index of each token's sentence (B, S); None without sentences.
+            src_tokens: the documents (B, S).
+            factors: ids of factor values (B, S, F), or None.
+            padding: (B, S), bool, True at padding.
+            ids: index of each token's sentence (B, S), or None without sentences.
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
@@ -211,13 +215,13 @@ class RecurrentEncoder(WordEncoder):
 
 
 class ConvolutionalEncoder(WordEncoder):
-    """Word vectors, and keys z from a convolution over words and positions (Chopra et al. 2016).
+    """An encoder with word vectors as values, and keys z from a convolution over words and positions.
 
-    z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b over a window around word i, with zeros outside the document. Attention
-    compares z with its query, and sums the word vectors x.
+    z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b over a window around word i, with zeros outside the document (Chopra et al.
+    2016). Attention compares z with its query and sums the word vectors x.
 
     Args:
-        cfg, dictionary, embed_tokens, factors: the arguments of :class:`WordEncoder`.
+        cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -230,8 +234,9 @@ class ConvolutionalEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode documents like a :class:`RecurrentEncoder` without sentences and bridge, with its arguments and
-        results.
+        """Encode documents.
+
+        Arguments and results are the same as for a :class:`RecurrentEncoder` without sentences and bridge.
         """
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
@@ -248,10 +253,10 @@ class ConvolutionalEncoder(WordEncoder):
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
-    """Make the extractor of a summariser's options.
+    """Create the extractor that a summariser's options describe.
 
     Raises:
-        ValueError: an option has an impossible value, or documents have no sentence marks.
+        ValueError: an option has an invalid value, or documents have no sentence marks.
     """
     check_marks("--sentence-attention extractor", task)
     options = ExtractorConfig(
@@ -265,12 +270,12 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
 
 
 def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
-    """Add the extractor's results for documents (B, S) to an encoder's output.
+    """Run the extractor on documents (B, S), and return its results in the form of an encoder's output.
 
     Returns:
         Lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and a mask of the
-            sentences that it reads; "log_selected", log β of each token's sentence (B, S), at least float32. β is 0 in
-            sentences that are not read, and 1 everywhere in a document without read sentences.
+        sentences that it reads; "log_selected", log β (B, S) of each token's sentence, at least float32. β is 0 in
+        sentences that are not read, but 1 everywhere if no sentence of the document is read.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

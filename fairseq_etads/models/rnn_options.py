@@ -1,6 +1,6 @@
-"""Options of the recurrent family, its presets, and the checks of its options.
+"""Options of the recurrent family, checks of these options, and presets.
 
-Every mechanism is a field of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
+Each mechanism is a field of :class:`RecurrentConfig`. Named architectures are presets that change defaults.
 """
 
 from dataclasses import dataclass, field, fields
@@ -27,7 +27,7 @@ GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
-"""Sizes of the extractor of --sentence-attention, by option, from Hsu et al. 2018."""
+"""Option -> default size of the extractor of --sentence-attention, from Hsu et al. 2018."""
 
 _NOT_RECURRENT = "that encoder is not recurrent; choose one"
 _NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
@@ -35,7 +35,7 @@ _NO_READOUT = "the output layer must be as wide as word vectors; choose --readou
 
 @dataclass
 class RecurrentConfig(PointerOptions):
-    """Options of the recurrent family; the defaults are the paper's Gigaword models."""
+    """Options of the recurrent family. The defaults describe the paper's models for Gigaword."""
 
     encoder_embed_dim: int = field(
         default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
@@ -43,7 +43,7 @@ class RecurrentConfig(PointerOptions):
     encoder_hidden_size: int = field(
         default=400, metadata={"bounds": SIZE, "help": "width of each direction of the encoder's network"}
     )
-    encoder_layers: int = field(default=1, metadata={"bounds": SIZE, "help": "layers of the encoder's network"})
+    encoder_layers: int = field(default=1, metadata={"bounds": SIZE, "help": "number of encoder layers"})
     decoder_embed_dim: int = field(
         default=II("model.encoder_embed_dim"), metadata={"bounds": SIZE, "help": "width of the summaries' word vectors"}
     )
@@ -52,29 +52,29 @@ class RecurrentConfig(PointerOptions):
     )
     attention_dim: int = field(
         default=II("model.decoder_hidden_size"),
-        metadata={"bounds": SIZE, "help": "width of the attention's hidden layer"},
+        metadata={"bounds": SIZE, "help": "width of the hidden layer of attention"},
     )
     readout_dim: int = field(
         default=II("model.decoder_embed_dim"),
-        metadata={"bounds": SIZE, "help": "width of the readout, the output layer's input"},
+        metadata={"bounds": SIZE, "help": "width of the readout, which is the input of the output layer"},
     )
     encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
         default="rnn",
         metadata={
-            "help": "encoder. rnn: a bidirectional network, with its states as keys and values of attention; conv: a "
-            "convolution over words and positions as keys, and word vectors as values (Chopra et al. 2016)"
+            "help": "kind of encoder. rnn: a bidirectional network with its states as keys and values of attention; "
+            "conv: a convolution over words and positions for keys, and word vectors as values (Chopra et al. 2016)"
         },
     )
     encoder_window: int = field(
         default=5,
-        metadata={"needs": ("--encoder conv",), "help": "number of words in the window of --encoder conv; odd"},
+        metadata={"needs": ("--encoder conv",), "help": "odd number of words in the window of --encoder conv"},
     )
     encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
             "excludes": {"--encoder conv": "the gate needs the last states of --encoder rnn"},
-            "help": "selective: gate each encoder state by the state and the last states of both directions (Zhou et "
-            "al. 2017)",
+            "help": "gate of encoder states. selective: computed from the state itself and the last states of both "
+            "directions (Zhou et al. 2017)",
         },
     )
     encoder_projection: int = field(
@@ -85,7 +85,7 @@ class RecurrentConfig(PointerOptions):
                 "--encoder conv": _NOT_RECURRENT,
                 "--hierarchical-attention": "that attention reads the unprojected states; choose one",
             },
-            "help": "let attention read W [encoder state], of width N, instead of the state (0: off)",
+            "help": "let attention read W [encoder state], with width N, instead of the encoder state (0: off)",
         },
     )
     learnt_start: bool = field(
@@ -98,22 +98,22 @@ class RecurrentConfig(PointerOptions):
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "recurrent networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a "
-            "decoder for --encoder conv)"
+            "help": "kind of recurrent network in encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. "
+            "2016, only a decoder for --encoder conv)"
         },
     )
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "nonlinearity a of the decoder's initial state, a(W [last states] + b) (relu: See et al. 2017; "
-            "linear: none); zero: an initial state of 0 (Chopra et al. 2016)"
+            "help": "nonlinearity a in the decoder's initial state, a(W [last states] + b) (relu: See et al. 2017; "
+            "linear: none; zero: the initial state is 0, Chopra et al. 2016)"
         },
     )
     merge_input: bool = field(
         default=False,
         metadata={
-            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word vector, "
-            "instead of [word's vector; context] (See et al. 2017)"
+            "help": "let the decoder's cell read W [word vector; context] + b, which is as wide as a word vector, "
+            "instead of [word vector; context] (See et al. 2017)"
         },
     )
     attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
@@ -126,54 +126,54 @@ class RecurrentConfig(PointerOptions):
     input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
         default="context",
         metadata={
-            "help": "with --attention-query after, the cell's input from the previous step: the context, or the "
+            "help": "with --attention-query after, input of the cell from the previous step: the context, or the "
             "readout (Luong et al. 2015)"
         },
     )
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
-            "help": "score of attention. additive: v tanh(query + key); dot: the product of state and key (Chopra et "
-            "al. 2016); with --encoder rnn, the keys are W h (Luong et al. 2015: general)"
+            "help": "kind of attention score. additive: v tanh(query + key); dot: the dot product of state and key "
+            "(Chopra et al. 2016), where keys are W h with --encoder rnn (Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "input of the output layer. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
+            "help": "input of the output layer. tanh: tanh(W [state; word vector; context] + b); linear: W [state; "
             "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 "
             "tanh(W_1 [state; context] + b) (Chen and Bansal 2018); none: [state; context]"
         },
     )
-    output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
+    output_bias: bool = field(default=True, metadata={"help": "add a bias to the output layer"})
     dropout: float = field(
-        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability, see --dropout-at"}
+        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability; see --dropout-at"}
     )
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "places where --dropout applies, in addition to the readout. words: word vectors and encoder "
-            "states; state: the decoder's state after each step"
+            "help": "where to apply --dropout, in addition to the readout. words: to word vectors and encoder states; "
+            "state: to the decoder's state after each step"
         },
     )
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
+        default=None, metadata={"help": "file of initial word vectors for documents, in word2vec's text format"}
     )
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
+        default=None, metadata={"help": "file of initial word vectors for summaries, in word2vec's text format"}
     )
     share_decoder_input_output_embed: bool = field(
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "use summaries' word vectors as the output layer's weight, too",
+            "help": "also use the word vectors of summaries as the weight of the output layer",
         },
     )
     share_all_embeddings: bool = field(
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "one table for documents' and summaries' word vectors and the output layer",
+            "help": "share one table of word vectors between documents, summaries and the output layer",
         },
     )
     share_input_embeddings: bool = field(
@@ -183,14 +183,14 @@ class RecurrentConfig(PointerOptions):
                 "--share-all-embeddings": "",
                 "--share-decoder-input-output-embed": "together they are --share-all-embeddings; give that instead",
             },
-            "help": "one table for documents' and summaries' word vectors, but not for the output layer",
+            "help": "share one table of word vectors between documents and summaries, but not with the output layer",
         },
     )
     paper_init: bool = field(
         default=False,
         metadata={
-            "help": "initialise weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
-            "other matrices by Glorot's rule (docs/recurrent.md)"
+            "help": "initialise weights as in See et al.'s code: tiny word vectors, uniform weights up to 0.02 in "
+            "networks, Glorot's rule for other matrices (docs/recurrent.md)"
         },
     )
     uniform_init: float = field(
@@ -205,14 +205,15 @@ class RecurrentConfig(PointerOptions):
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "softmax over the batch's words and the most frequent ones, N words in all (0: over all words)",
+            "help": "compute the softmax over the words of the batch and the most frequent words, N words in total (0: "
+            "over all words)",
         },
     )
     coverage: bool = field(
         default=False,
         metadata={
             "excludes": {"--attention-score dot": "coverage is added inside --attention-score additive"},
-            "help": "let attention read the sum of its earlier weights (See et al. 2017)",
+            "help": "let attention read the sum of its weights in earlier steps (See et al. 2017)",
         },
     )
     temporal_attention: bool = field(
@@ -223,14 +224,14 @@ class RecurrentConfig(PointerOptions):
         default=False,
         metadata={
             "excludes": {"--encoder conv": "this attention needs the states of --encoder rnn"},
-            "help": f'also attend to sentences; "{SENTENCE_MARK}" must end each sentence of a document',
+            "help": f'also attend to the sentences of a document, which must end with "{SENTENCE_MARK}"',
         },
     )
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "extractor: multiply the attention to a word by an extractor's probability of its sentence, "
-            f'which "{SENTENCE_MARK}" ends, and renormalise (Hsu et al. 2018)'
+            "help": "extractor: multiply the attention to each word by an extractor's probability of its sentence, "
+            f'and renormalise (Hsu et al. 2018); sentences must end with "{SENTENCE_MARK}"'
         },
     )
     extractor_embed_dim: int = field(
@@ -254,7 +255,7 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "bounds": SIZE,
             "needs": ("--sentence-attention extractor",),
-            "help": "maximum number of sentences per document that the extractor reads; later sentences get no "
+            "help": "maximum number of sentences per document that the extractor reads; later sentences receive no "
             "attention",
         },
     )
@@ -271,7 +272,8 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "needs": ("--hierarchical-attention",),
             "without": "without --hierarchical-attention, for which documents mark their sentences",
-            "help": "with --hierarchical-attention, reset the word-level network at each sentence (Li et al. 2018)",
+            "help": "with --hierarchical-attention, reset the word-level network at the start of each sentence (Li et "
+            "al. 2018)",
         },
     )
     sentence_gate: bool = field(
@@ -279,7 +281,7 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "needs": ("--hierarchical-attention",),
             "without": "without --hierarchical-attention, for which documents mark their sentences",
-            "help": "with --hierarchical-attention, filter the states of sentences by a gate that reads the whole "
+            "help": "with --hierarchical-attention, filter the states of sentences with a gate that reads the whole "
             "document (Li et al. 2018)",
         },
     )
@@ -292,9 +294,9 @@ class RecurrentConfig(PointerOptions):
                 f"--bridge {kind}": "each sentence begins with what was selected; choose --bridge tanh or relu"
                 for kind in ("zero", "linear")
             },
-            "help": "with --hierarchical-attention, select sentences of the document whenever a sentence of the "
-            f'summary begins, which "{SENTENCE_MARK}" separates: they keep their weights until it ends, and the '
-            "decoder begins with them (Li et al. 2018); see --selection-loss",
+            "help": "with --hierarchical-attention, select sentences of the document at the start of each sentence in "
+            f"the summary (Li et al. 2018). The decoder starts from the selected sentences, and their weights are kept "
+            f'until the next "{SENTENCE_MARK}". See --selection-loss',
         },
     )
     closed_book_decoder: bool = field(
@@ -306,15 +308,15 @@ class RecurrentConfig(PointerOptions):
                 "summary with the selected sentences; choose one",
                 "--large-vocabulary-trick": "this decoder's softmax is over all words; choose one",
             },
-            "help": "in training, a second decoder without attention and pointer learns from only the encoder's last "
-            "state (Jiang and Bansal 2018); see --closed-book-weight of the criterion",
+            "help": "in training, add a second decoder without attention and pointer, which only reads the last state "
+            "of the encoder (Jiang and Bansal 2018); see --closed-book-weight of the criterion",
         },
     )
     closed_book_cut: bool = field(
         default=False,
         metadata={
             "needs": ("--closed-book-decoder",),
-            "help": "do not let the closed-book decoder train the encoder (a control)",
+            "help": "stop gradients from the closed-book decoder to the encoder (a control)",
         },
     )
     source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})
@@ -322,7 +324,7 @@ class RecurrentConfig(PointerOptions):
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-# the widths add up to 55, as in the paper
+# the widths sum to 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
 # See et al. 2017, section 5: states of width 256, word vectors of width 128. The other values are from their code.
@@ -386,8 +388,7 @@ _REWRITER: Dict[str, Any] = {
     "pointer": "soft",
 }
 
-# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md lists details that the paper leaves
-# open.
+# Li et al. 2018: the decoder of See et al. 2017 with GRUs; docs/selection.md lists details that the paper leaves open.
 _SELECTION: Dict[str, Any] = {
     **_SEE,
     "rnn_cell": "gru",
@@ -414,7 +415,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # The sizes of See et al. and the decoder of Nallapati et al., with one table for both sides and the output layer.
+    # Sizes of See et al. and the decoder of Nallapati et al., with one table for both sides and the output layer.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -428,13 +429,13 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a dataclass of all options with the preset's defaults."""
+    """Create a dataclass of all options with the defaults of a preset."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with the others, or with the data."""
+    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
     check_values(cfg, RecurrentConfig)
     check_needs(cfg, RecurrentConfig)
     _check_conv(cfg)
@@ -447,7 +448,7 @@ def check_options(cfg: Any, task: Any) -> None:
 
 
 def _check_summary_marks(task: Any) -> None:
-    """Raise ValueError if no summary can have a sentence mark, which --sentence-selector needs."""
+    """Raise ValueError if summaries cannot contain sentence marks, which --sentence-selector requires."""
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
         raise ValueError(
@@ -458,7 +459,7 @@ def _check_summary_marks(task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError for values that only one of the encoders, or one order of a step, allows."""
+    """Raise ValueError for values that are incompatible with the encoder or with --attention-query."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -471,11 +472,13 @@ def _check_conv(cfg: Any) -> None:
     elif str(cfg.rnn_cell) == "elman":
         raise ValueError("--rnn-cell elman works only in decoders: give --encoder conv, or choose gru or lstm")
     if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
-        raise ValueError("--input-feed readout needs --attention-query after: the cell then reads what came before it")
+        raise ValueError(
+            "--input-feed readout needs --attention-query after, where the cell reads outputs of the previous step"
+        )
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
-    """Raise ValueError for tables that cannot be shared, or that two options would share."""
+    """Raise ValueError for tables that cannot be shared, or for two options that share the same table."""
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):
             continue

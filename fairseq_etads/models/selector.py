@@ -1,7 +1,7 @@
-"""Content selectors: models of the probability that a summary uses each word or sentence of a document.
+"""Content selectors, which predict for each word or sentence of a document whether the summary uses it.
 
-They are trained by ``fairseq-train --task summarization --criterion selection_nll`` on the labels of etads-labels, and
-etads-select writes their probabilities.
+Train them with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then,
+etads-select writes the predicted probabilities.
 """
 
 import math
@@ -30,18 +30,18 @@ from .common import SummarizationModel, check_marks, plain_options, preset_datac
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
 FOLD_WORDS = 50
-"""Number of a document's first words that decide to which half of the training documents it belongs."""
+"""Number of words at the beginning of a document that determine to which half of the training documents it belongs."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
-    """A model that reads documents and selects words or sentences of them.
+    """A model that selects words or sentences from documents.
 
     Attributes:
-        unit: the units that it selects, "words" or "sentences".
-        special: tokens of documents that are not words.
-        trained_by: the criterion that trains it.
-        labels_in_order: whether its labels are the sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`) rather than a number for each token.
+        unit: selected units, "words" or "sentences".
+        special: tokens in documents that are not words.
+        trained_by: criterion that trains the model.
+        labels_in_order: whether the labels are sentences in the order of the summary (see
+            :class:`~fairseq_etads.data.selection.SentenceOrder`) instead of a number for each token.
     """
 
     unit: str
@@ -51,11 +51,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     @property
     def label_unit(self) -> str:
-        """Return the kind of labels that it is trained with, for the task."""
+        """Return the kind of labels for training the model, which the task loads."""
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Return the mask (B, S) of the tokens of documents (B, S) that are words."""
+        """Return the mask (B, S) of the tokens in documents (B, S) that are words."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -63,7 +63,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
 
 class Selector(SelectingModel):
-    """A model of the probability that each word or sentence is selected."""
+    """A model that predicts the probability of selecting each word or sentence."""
 
     trained_by = TrainedBy("selection_nll", "an architecture that selects words or sentences")
 
@@ -72,12 +72,12 @@ class Selector(SelectingModel):
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of tokens (B, S), MISSING where there is none, to units (B, U)."""
+        """Map values of tokens (B, S), which may be MISSING, to values of units (B, U)."""
         raise NotImplementedError
 
 
 def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
-    """Create the vectors of the known words of documents."""
+    """Create vectors for the known words of documents."""
     words = without_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
@@ -89,11 +89,11 @@ def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEm
 
 @dataclass
 class TaggerConfig(FairseqDataclass):
-    """Options of word taggers; the defaults are the released tagger's (Gehrmann et al. 2018), without ELMo."""
+    """Options of word taggers. The defaults describe the released tagger (Gehrmann et al. 2018) without ELMo."""
 
     encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "word vectors in word2vec's text format, such as GloVe's with a width of 100"}
+        default=None, metadata={"help": "file of word vectors in word2vec's text format, such as GloVe of width 100"}
     )
     letter_dim: int = field(
         default=8, metadata={"bounds": SIZE, "help": "width of the vectors of letters (bytes of UTF-8)"}
@@ -102,23 +102,23 @@ class TaggerConfig(FairseqDataclass):
         default=50,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of filters over five letters, which give features of a word's spelling (0: none)",
+            "help": "number of filters over five letters, which compute features of a word's spelling (0: none)",
         },
     )
     letter_dropout: float = field(
-        default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout of the spelling features"}
+        default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout probability of the spelling features"}
     )
     encoder_hidden_size: int = field(
         default=100, metadata={"bounds": SIZE, "help": "width of each direction of the LSTM"}
     )
-    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "layers of the LSTM"})
+    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "number of layers of the LSTM"})
     dropout: float = field(
-        default=0.5, metadata={"bounds": PROBABILITY, "help": "dropout between layers and before the last one"}
+        default=0.5, metadata={"bounds": PROBABILITY, "help": "dropout probability between layers and before the last"}
     )
 
 
 class WordTagger(Selector):
-    """A bidirectional LSTM over words and their spelling, and a logit for each word (Gehrmann et al. 2018)."""
+    """A bidirectional LSTM over words and their spelling that predicts a logit for each word (Gehrmann et al. 2018)."""
 
     unit = "words"
 
@@ -136,13 +136,13 @@ class WordTagger(Selector):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
-        """Build the model; ValueError if an option has an impossible value."""
+        """Build the model. Raises ValueError if an option has an invalid value."""
         options = plain_options(cfg)
         check_values(options, TaggerConfig)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Compute the logits of tokens (B, S) of documents (B, S), int64."""
+        """Compute the logits (B, S) of all tokens in documents (B, S), int64."""
         real = self.real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
@@ -151,27 +151,29 @@ class WordTagger(Selector):
         return SelectorOutput(self.logit(self.dropout(states))[:, :, 0], real)
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return the values: each token is a unit."""
+        """Return the values unchanged, because each token is a unit."""
         return values
 
 
 @dataclass
 class ExtractorConfig(FairseqDataclass):
-    """Options of sentence extractors; the defaults follow Hsu et al. 2018."""
+    """Options of sentence extractors. The defaults follow Hsu et al. 2018."""
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
-    encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "file of word vectors in word2vec's text format"}
+    )
     encoder_hidden_size: int = field(
         default=200, metadata={"bounds": SIZE, "help": "width of each direction of both GRUs, and of u"}
     )
     dropout: float = field(
-        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors and of states"}
+        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability of word vectors and states"}
     )
     max_sentences: int = field(
         default=50,
         metadata={
             "bounds": SIZE,
-            "help": "maximum number of sentences read per document; later ones get probability 0",
+            "help": "maximum number of sentences read per document; the probability of later sentences is 0",
         },
     )
     max_sentence_words: int = field(
@@ -180,7 +182,7 @@ class ExtractorConfig(FairseqDataclass):
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the "
+            "help": "encoder of sentences. gru: the mean state of a GRU over the words; pool: the mean and the "
             "maximum of word vectors, which is many times faster"
         },
     )
@@ -188,8 +190,8 @@ class ExtractorConfig(FairseqDataclass):
         default=False,
         metadata={
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool: also read simple features of each sentence, such as its position, "
-            "its length, its similarity to the whole document, and the share of its words that are new or repeated",
+            "help": "with --sentence-encoder pool, also read simple features of each sentence, such as position, "
+            "length, similarity to the whole document, and share of new or repeated words",
         },
     )
     sentence_place_dim: int = field(
@@ -197,25 +199,25 @@ class ExtractorConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool: width of the vectors for a sentence's position from the start and "
-            "from the end (0: none)",
+            "help": "with --sentence-encoder pool, width of the vectors for a sentence's position from the start and "
+            "from the end of the document (0: none)",
         },
     )
     cross_fit: bool = field(
         default=False,
         metadata={
-            "help": "train two extractors, each on one half of the documents. A training document gets its "
-            "probabilities from the extractor that has not seen it, so that they resemble the probabilities "
-            "of new documents, which get the mean of both"
+            "help": "train two extractors, each on one half of the documents. The probabilities for a training "
+            "document come from the extractor that has not seen it, so that they resemble the probabilities for new "
+            "documents, which are the mean of both extractors"
         },
     )
 
 
 class SentenceExtractor(Selector):
-    """Vectors of sentences, a GRU over them, and logits; the defaults follow Hsu et al. 2018.
+    """A GRU over vectors of sentences that predicts a logit for each sentence. The defaults follow Hsu et al. 2018.
 
-    With ``cross_fit``, the extractor holds a second one, ``other``. It is trained on the documents of fold 0, and the
-    first one on the documents of fold 1, see :meth:`folds`.
+    With ``cross_fit``, the extractor contains a second extractor, ``other``. It is trained on the documents in fold 0,
+    and the first one on the documents in fold 1; see :meth:`folds`.
     """
 
     unit = "sentences"
@@ -245,7 +247,7 @@ class SentenceExtractor(Selector):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
-        """Build the model; ValueError if an option has an impossible value, or documents have no sentence marks."""
+        """Build the model. Raises ValueError for an invalid option, or if documents have no sentence marks."""
         options = plain_options(cfg)
         check_values(options, ExtractorConfig)
         check_needs(options, ExtractorConfig)
@@ -255,12 +257,14 @@ class SentenceExtractor(Selector):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
     ) -> SelectorOutput:
-        """Compute the logits (B, U) of the sentences of documents (B, S), int64; some sentences may not be read.
+        """Compute the logits (B, U) of the sentences in documents (B, S), int64. Some sentences may not be read.
 
         Args:
-            held_out: whether the documents are the training documents. With ``cross_fit``, each is then scored by the
-                extractor that has not seen it. Otherwise the logits are the mean of both extractors or, in training,
-                the logits of the extractor that has seen the document.
+            src_tokens: the documents.
+            src_lengths: ignored.
+            held_out: whether the documents are the training documents. If so, and with ``cross_fit``, each document is
+                scored by the extractor that has not seen it. Otherwise, the logits are the mean of both extractors or,
+                in training, the logits from the extractor that has seen the document.
         """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
@@ -285,7 +289,12 @@ class SentenceExtractor(Selector):
         )
 
     def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute this extractor's logits (B, N) from words by sentence and a mask, True at words, (B, N, W) each."""
+        """Compute this extractor's logits (B, N).
+
+        Args:
+            tokens: ids of words by sentence (B, N, W).
+            there: mask (B, N, W), True at words.
+        """
         batch, count, width = tokens.shape
         missing = ~there.any(2)
         if self.pools:
@@ -303,25 +312,26 @@ class SentenceExtractor(Selector):
         return found
 
     def folds(self, src_tokens: Tensor) -> Tensor:
-        """Return the half (B,) of the training documents, 0 or 1, to which each of the documents (B, S) belongs.
+        """Return the half of the training documents, 0 or 1, to which each document (B, S) belongs. Returns (B,).
 
-        It is the parity of the sum of its first words' ids, so it is the same in training and afterwards, wherever the
-        document is in the data.
+        The half is the parity of the sum of the first words' ids. It therefore stays the same after training and does
+        not depend on the document's position in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of tokens, equal within a sentence, to sentences; MISSING for sentences without words."""
+        """Map values of tokens, which are equal within a sentence, to sentences, or MISSING for those without words."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
     def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of sentences (B, U) to tokens (B, S); marks and the end symbol have the value of the preceding
-        word.
+        """Map values of sentences (B, U) to tokens (B, S).
+
+        Sentence marks and the end symbol receive the value of the preceding word.
         """
         numbers = sentence_ids(src_tokens, self.mark).masked_fill(~self.real_words(src_tokens), 0)
         return values.gather(1, numbers.cummax(dim=1).values)
@@ -351,7 +361,7 @@ _CLASSES = {
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a dataclass of all options with the preset's defaults."""
+    """Create a dataclass of all options with the defaults of a preset."""
     options = fields(_CLASSES[name][1])
     return preset_dataclass(
         name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__

@@ -1,4 +1,4 @@
-"""Source factors in models: the option that names them, their vectors, and the check against a checkpoint."""
+"""Source factors in models: the option that selects them, their vectors, and checks against a checkpoint."""
 
 from typing import Any, Dict, Optional
 
@@ -6,21 +6,21 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 FACTOR_DIM = 16
-"""Width of a factor's vectors in recurrent models if --source-factors gives none."""
+"""Default width of a factor's vectors in recurrent models, if --source-factors does not specify it."""
 HELP = (
-    "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with or without "
-    'widths, such as "pos:20,tf" (without: {})'
+    "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with optional "
+    'widths, such as "pos:20,tf" (default width: {})'
 )
 _TABLES = "encoder.factors."
 
 
 def parse_factors(value: str, available: Dict[str, Dictionary], default: int = FACTOR_DIM) -> Dict[str, int]:
-    """Parse the width of each factor to read, by its name.
+    """Parse the names and widths of the factors that a model reads.
 
     Args:
         value: "none", "all", or a list such as "pos:20,tf".
-        available: the data's factors.
-        default: width of factors without a given width.
+        available: factors in the data.
+        default: width of factors for which the list contains no width.
 
     Raises:
         ValueError: the list is malformed, or the data lacks a factor.
@@ -34,7 +34,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     has = ", ".join(available) if available else "no factors.json, and so no factors"
     if text == "all":
         if not available:
-            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
+            raise ValueError(f"--source-factors all: DATA has {has}; prepare the data with etads-prepare --factors")
         return dict.fromkeys(available, default)
     widths: Dict[str, int] = {}
     for part in text.split(","):
@@ -46,7 +46,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
         if name not in available:
             raise ValueError(
                 f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
-                "Make the data with etads-prepare --factors, or choose another architecture"
+                "Prepare the data with etads-prepare --factors, or choose another architecture"
             )
         widths[name] = int(width) if colon else default
     return widths
@@ -57,7 +57,7 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
 
     Args:
         names: names of the factors that the model reads.
-        factors: the factors of the batch (B, S, F); None: the batch has none.
+        factors: factors of the batch (B, S, F), or None if the batch has no factors.
     """
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
@@ -67,11 +67,11 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if weights belong to a model with other factors, or factors with other values.
+    """Raise ValueError if weights belong to a model with other factors, or with other values of factors.
 
     Args:
-        state_dict: the weights of a model.
-        tables: factor tables of the model to load them into, by name.
+        state_dict: weights of a model.
+        tables: name -> factor table of the model into which to load the weights.
     """
     end = ".weight"
     trained = {
@@ -80,8 +80,8 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
         raise ValueError(
-            f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA gives {_sizes(present)}: "
-            "give the data folder with which it was trained"
+            f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA has {_sizes(present)}: "
+            "use the data folder with which it was trained"
         )
 
 
@@ -90,11 +90,11 @@ def _sizes(factors: Dict[str, int]) -> str:
 
 
 def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
-    """Create vectors of the factors' values, in the alphabetical order of the names; padding has the vector 0.
+    """Create vectors for the values of factors, in alphabetical order of their names. The vector of padding is 0.
 
     Args:
-        widths: width of each factor's vectors, by the factor's name.
-        dictionaries: dictionaries of the factors' values.
+        widths: name of a factor -> width of its vectors.
+        dictionaries: name of a factor -> dictionary of its values.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

@@ -1,8 +1,8 @@
-"""The Transformer family, from the inside out: attention, layers, encoder and decoder, and one model for all presets.
+"""The Transformer family, from the inside out: attention, layers, encoder, decoder, and one model for all presets.
 
-The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so a plain Transformer's
-weights load into them. With a mechanism switched off, they compute the same results as fairseq. Tensors are T x B x
-d_m, as everywhere in fairseq's Transformer.
+The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so the weights of a plain
+Transformer can be loaded into them. If a mechanism is switched off, they compute the same results as fairseq. Tensors
+have the shape (T, B, d_m), as everywhere in fairseq's Transformer.
 """
 
 import itertools
@@ -65,13 +65,15 @@ class BridgeAttention(Observed, MultiheadAttention):
     """Encoder-decoder attention ("bridge" in ETADS), with or without the saliency gate (section 3.3).
 
     Args:
-        saliency: gate the attention; adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without bias.
-        gate: the gate's form, one of ``GATES``. The logits of all but the paper's are
+        saliency: whether to gate the attention. The gate adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without
+            bias.
+        gate: form of the gate, one of ``GATES``. Except for the paper's form, the logits are
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
-            with learned t_h (``gate_slope``) and b_h (``gate_level``), which start at 0 (plain attention). The paper's
-            plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
+            with learned t_h (``gate_slope``) and b_h (``gate_level``), which are initialised to 0 (plain attention).
+            In the paper's form, logits are plain products of projections, which grow to hundreds in training, where a
+            sigmoid has no gradient.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
@@ -82,8 +84,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         if saliency:
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
-            # The gate's logits are not scaled by sqrt(D). Since queries and keys have unit size, small weights keep the
-            # gate near one half at first; otherwise it would be saturated.
+            # The gate's logits are not scaled by sqrt(D). Queries and keys have unit size, so small weights keep the
+            # gate near one half at first. With larger weights, it would be saturated.
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
         has_slope = saliency and gate != "sigmoid"
@@ -106,13 +108,13 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Attend from the summary to the document.
 
         Args:
-            query: queries (T, B, d_m), or (T, B * beam, d_m) with adjacent beams of a document, which share its keys.
-            key: encoder states (S, B, d_enc), also used as value; they are not read after the first cached step.
+            query: queries (T, B, d_m), or (T, B * beam, d_m). The beams of a document are adjacent and share its keys.
+            key: encoder states (S, B, d_enc), also used as values. They are not read after the first cached step.
             key_padding_mask: (B, S), True at padding.
-            incremental_state: caches the document's projected keys, values and gate keys.
-            need_weights: also return the weights that sum to 1, averaged over heads: (B * beam, T, S); see
+            incremental_state: cache of the document's projected keys, values and gate keys.
+            need_weights: whether to return the weights that sum to 1, averaged over heads, (B * beam, T, S); see
                 :func:`saliency_attention`.
-            need_head_weights: return them for each head: (H, B * beam, T, S).
+            need_head_weights: whether to return these weights for each head, (H, B * beam, T, S).
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
@@ -138,9 +140,10 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Compute attention in training, or step by step as in fairseq.
 
         Args:
-            q: the queries (B, H, T, D).
-            gate_q: the gate's queries, or None.
+            q: queries (B, H, T, D).
+            gate_q: queries of the gate, or None.
             memory: keys, values and gate keys from :meth:`_project_memory`.
+            need_weights: whether to return the weights.
 
         Returns:
             (B, H, T, D), and the weights (B, H, T, S) if they are needed.
@@ -159,15 +162,15 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend_in_search(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention in a step of this project's search; for arguments and results see :meth:`_attend`.
+        """Compute attention in a step of this project's search. See :meth:`_attend` for arguments and results.
 
-        Products are in the dtype of the cached keys, for speed. fairseq's layers always request the mean of the weights
-        over heads, but the search uses only the last layer's weights, which are requested per head.
+        For speed, products have the dtype of the cached keys. fairseq's layers always request the mean of the weights
+        over heads, but a search uses only the weights of the last layer, which are requested for each head.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
             return self._gated(q, gate_q, memory, need_weights, own_format=True)
-        # For a few queries the plain product is faster than the fused kernel.
+        # With few queries, the plain product is faster than the fused kernel.
         weights = attention_weights(q, k, mask, own_format=True)
         out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(v.dtype), v)
         return out, weights if need_weights else None
@@ -175,7 +178,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _gated(
         self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute :func:`saliency_attention`, and the weights if they are needed."""
+        """Compute :func:`saliency_attention`. Also returns the weights if they are needed."""
         k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
         mask, level = memory.get("prev_key_padding_mask"), None
         if self.gate_level is not None:
@@ -189,8 +192,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         return result if isinstance(result, tuple) else (result, None)
 
     def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
-        """Compute the gate's queries (B, H, beam * T, D) from projected queries (T, B * beam, d_m); None without a
-        gate.
+        """Compute the gate's queries (B, H, beam * T, D) from projected queries (T, B * beam, d_m).
+
+        Returns None without a gate.
         """
         if self.gate_q_proj is None:
             return None
@@ -200,14 +204,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return gate_q
 
     def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
-        """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D) of length 1 if the gate uses cosines."""
+        """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D), normalised if the gate uses cosines."""
         vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
     ) -> Dict[str, Any]:
-        """Return the document's keys, values and gate keys (B, H, S, D), which are projected once and then cached."""
+        """Return the document's keys, values and gate keys (B, H, S, D), which are computed once and then cached."""
         shared = incremental_state.memory if isinstance(incremental_state, BeamState) else None
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state) if shared is None else shared.get(self)
@@ -221,11 +225,11 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        # In search, a mask without padding costs time in every step; on a GPU, checking for padding costs even more.
+        # In a search, a mask without padding costs time in every step. On a GPU, checking for padding costs even more.
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # Convert them once to the dtype and layout that the products of every step read.
+            # Convert the tensors once to the dtype and layout for the products of all steps.
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
                 name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
@@ -239,9 +243,9 @@ class BridgeAttention(Observed, MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached memory; fairseq's version keeps the order when the number of rows stays the same.
+        """Reorder the cached memory. A :class:`BeamState` reorders itself.
 
-        A :class:`BeamState` reorders itself.
+        fairseq's version would not change the order if the number of rows stays the same.
         """
         if incremental_state is not None and not isinstance(incremental_state, BeamState):
             saved = self._get_input_buffer(incremental_state)
@@ -251,14 +255,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Do nothing: after fairseq's version, calls would read only every beam_size-th document, even in training."""
+        """Do nothing. After a call of fairseq's version, only every beam_size-th document would be read."""
 
 
 class SummaryAttention(MultiheadAttention):
-    """fairseq's self-attention of the decoder, which reads a :class:`BeamState`'s cached steps without copying them."""
+    """fairseq's self-attention of the decoder, which reads the steps cached in a :class:`BeamState` without copying."""
 
     takes_joint_projection = True
-    """In a search it calls ``self_attention_inputs``, so copies for inference may join its projections."""
+    """Copies for inference may join the projections, because a search calls ``self_attention_inputs``."""
 
     def forward(
         self,
@@ -273,15 +277,15 @@ class SummaryAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run fairseq's forward pass, or with a BeamState attend with a query (1, B * beam, d_m).
+        """Run fairseq's forward pass or, with a BeamState, compute attention for a query (1, B * beam, d_m).
 
-        With a BeamState it returns (1, B * beam, d_m) and None.
+        With a BeamState, the result is (1, B * beam, d_m) and None.
         """
         if not isinstance(incremental_state, BeamState):
             if incremental_state is None and not need_weights:
                 note_kernel(query, self.head_dim, attention_dropout(self), masked=attn_mask is not None)
             if attn_mask is not None and key_padding_mask is not None:
-                # torch would combine the masks, too, but it warns of two types of mask and imports sympy to check them.
+                # torch would also combine the masks, but it warns about their different types and imports sympy.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
                 attn_mask, key_padding_mask = attn_mask.masked_fill(hidden, -math.inf), None  # (B * H, T, T)
             return super().forward(
@@ -310,14 +314,14 @@ class SummaryAttention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached state like fairseq; a :class:`BeamState` reorders itself."""
+        """Reorder the cached state as in fairseq. A :class:`BeamState` reorders itself."""
         if isinstance(incremental_state, BeamState):
             return incremental_state
         return super().reorder_incremental_state(incremental_state, new_order)
 
 
 def _relu_in_place(layer: Any, cfg: Any) -> None:
-    """Let ReLU overwrite the output of the layer before it, which no gradient needs."""
+    """Let ReLU overwrite the output of the previous layer, which is not needed for any gradient."""
     if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
         layer.activation_fn = torch.relu_
 
@@ -402,15 +406,16 @@ def decoder_offsets(count: int) -> Sequence[int]:
 
 
 class NeighbourInputs(nn.Module):
-    """Linear maps of neighbouring words' vectors: the sum over offsets k of W_k e_(t+k), for each word t.
+    """Linear maps of the vectors of neighbouring words: the sum over offsets k of W_k e_(t+k), for each word t.
 
-    They are added to each word's vector at the input of an encoder or decoder. All W_k start at zero, so that at first
-    the model equals one without them. A self-attention layer must first learn where a word's neighbours are, and a
-    small model spends much of a short training on that; here they are available from the first step.
+    This sum is added to each word's vector in the input of an encoder or decoder. All W_k are initialised to zero, so
+    that the initial model equals one without these maps. A self-attention layer must first learn where the neighbours
+    of a word are, which uses up much of a short training of a small model. With these maps, neighbours are available
+    from the first step.
 
     Args:
         width: D, the width of word vectors.
-        offsets: distances k to the neighbours; negative ones are before the word.
+        offsets: distances k to the neighbours, which are negative for preceding words.
     """
 
     def __init__(self, width: int, offsets: Sequence[int]):
@@ -422,13 +427,13 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Number of preceding words that are needed."""
+        """Return the number of preceding words that are needed."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
         """Compute the sum (N, T, D) from word vectors (N, T, D) and a padding mask (N, T).
 
-        Padding and positions outside the text, on either side, count as zero vectors.
+        Padding and positions outside the text, on either side, are treated as zero vectors.
         """
         vectors = vectors.masked_fill(is_padding.unsqueeze(2), 0)
         length = vectors.size(1)
@@ -442,7 +447,7 @@ class NeighbourInputs(nn.Module):
 
 
 def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Wrap a layer in activation checkpointing and FSDP, like fairseq's builders."""
+    """Wrap a layer for activation checkpointing and FSDP, as fairseq does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
@@ -452,13 +457,13 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
 
     Attributes:
-        factors: tables of the source factors' vectors, by name. factor_maps: linear maps to the width of the words'
-            vectors, by name, for factors with another width.
+        factors: name -> vectors of a source factor.
+        factor_maps: name -> linear map to the width of word vectors, for factors of another width.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
-        self._layer_numbers = itertools.count()  # fairseq calls build_encoder_layer without the layer's number
+        self._layer_numbers = itertools.count()  # fairseq does not pass the layer's number to build_encoder_layer
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
         self.aggregation: Optional[Aggregation] = None
@@ -488,7 +493,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Compute the sum (B, S, D) of the vectors of words and their factors."""
+        """Compute the sums (B, S, D) of the vectors of words and their factors."""
         x: Tensor = self.embed_tokens(src_tokens)
         if factors is None and not self.factors:
             return x
@@ -504,7 +509,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Compute fairseq's word vectors (B, S, D), plus the maps of ``--encoder-neighbours``."""
+        """Compute word vectors (B, S, D) like fairseq, and add the maps of ``--encoder-neighbours``."""
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -519,24 +524,25 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode documents like fairseq, with source factors, and with "src_tokens" for the pointer.
+        """Encode documents like fairseq, with source factors and additional outputs for the pointer.
 
         Args:
             src_tokens: the documents (B, S).
             src_lengths: lengths of the documents (B,).
-            factors: ids of the factors' values (B, S, F), int64, one column per factor.
-            return_all_hiddens, token_embeddings: the arguments of fairseq's encoder.
+            factors: ids of factor values (B, S, F), int64, with one column per factor.
+            return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
-        The decoder attends to "encoder_out": the states after aggregation and gate, if the options request these. An
-        aggregated state describes many words at once, so the pointer reads the unaggregated states of the last layer,
-        "last_states". They are gated in the same way, so that the gate applies to the whole decoder.
+        The decoder attends to the states in "encoder_out", after the optional aggregation and gate. Aggregated states
+        describe many words at once, so the pointer reads "last_states" instead, the states of the last layer without
+        aggregation. They are also gated, so that the gate applies to the whole decoder.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # On a GPU and in torch.compile the mask is always kept, because looking at it would wait, or break the graph.
+        # Always keep the mask on a GPU and in torch.compile, because reading it would wait for the GPU or break the
+        # graph.
         kept = padding_mask.is_cuda or torch.compiler.is_compiling() or padding_mask.any()
         memory, mask = last, padding_mask if kept else None
         if self.aggregation is not None:
@@ -552,7 +558,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select documents like fairseq, including the pointer's inputs."""
+        """Select documents like fairseq, including the inputs of the pointer."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -571,7 +577,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # fairseq's decoder passes whole summaries only to embed_positions, and adds its result to the word vectors
+            # fairseq's decoder passes whole summaries only to embed_positions, and adds the result to the word vectors
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -592,21 +598,22 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return positions + self.embed_scale * added[:, -steps:]
 
     def begin_output_bias(self, probabilities: Tensor) -> None:
-        """Set the output layer's bias to the logarithms of the words' probabilities (V,)."""
+        """Initialise the bias of the output layer to the logarithms of word probabilities (V,)."""
         with torch.no_grad():
             self.output_projection.bias.copy_(probabilities.log())
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
-        """Build fairseq's output layer, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o
-        (ETADS, eq. 4).
+        """Build the output layer over the known words of summaries.
+
+        This is fairseq's W_o s or, with ``--output-bias``, W_o s + b_o (ETADS, equation 4).
         """
         super().build_output_projection(cfg, dictionary, embed)
         table: Any = embed.weight
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # The bias starts at zero, so that the initial model equals the model without a bias. W_o may be the table
-            # of word vectors.
+            # Initialise the bias to zero, so that the initial model equals the model without a bias. W_o may be the
+            # table of word vectors.
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(
@@ -618,15 +625,16 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         request: Optional[WordRequest] = None,
         **kwargs: Any,
     ) -> NetOutput:
-        """Compute logits (N, T, V) and a dict, see :class:`DecoderOutput`; arguments as in fairseq.
+        """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. Other arguments are fairseq's.
 
         Args:
-            prev_output_tokens: ids (N, T) of the previous words in the dictionary.
-            features_only: return the output layer's input in place of logits.
-            request: the words that a loss needs, instead of logits of all words.
+            prev_output_tokens: ids of the previous words in the dictionary (N, T).
+            encoder_out: output of the encoder.
+            features_only: whether to return the input of the output layer in place of logits.
+            request: words that a loss needs, instead of logits for all words.
         """
-        # With this flag, fairseq always asks for the padding mask. Without it, fairseq waits for the GPU to check for
-        # padding.
+        # If this flag is set, fairseq always uses the padding mask. Otherwise, it waits for the GPU to check whether
+        # there is padding.
         self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
@@ -637,7 +645,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade weights like fairseq, without an output layer if --adaptive-softmax-cutoff replaces it."""
+        """Upgrade weights like fairseq, and drop the output layer if --adaptive-softmax-cutoff replaces it."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -645,15 +653,15 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
 
 class SummarizationTransformer(PositionedModel, TransformerModelBase):
-    """Transformer encoder-decoder with the papers' mechanisms as options.
+    """A Transformer encoder-decoder with the mechanisms of the papers as options.
 
-    Built by ``--arch`` with one of :data:`PRESETS`; see :class:`SummarizationTransformerConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
         super().__init__(cfg, encoder, decoder)
         if cfg.share_encoder_decoder_layers:
-            for number in range(cfg.encoder.layers):  # by index: iterating over fairseq's list drops layers (layerdrop)
+            for number in range(cfg.encoder.layers):  # by index, because iterating over fairseq's list drops layers
                 share_sublayers(encoder.layers[number], decoder.layers[number])
         output = decoder.output_projection
         for embedding in (encoder.embed_tokens, decoder.embed_tokens):
@@ -689,10 +697,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SummarizationTransformer":
-        """Build from the flat options.
+        """Build the model from flat options.
 
         Raises:
-            ValueError: an option conflicts with the others, the dictionaries, or the task's lengths.
+            ValueError: an option conflicts with other options, the dictionaries or the task's lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
         if task.is_loading:  # the checkpoint contains its word vectors
@@ -710,7 +718,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         return model
 
     def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
-        """Initialise word vectors and the output layer's bias from the training text, if the options say so."""
+        """Initialise word vectors and the bias of the output layer from the training text, if options request this."""
         if config.embed_from_text:
             begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
@@ -725,7 +733,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         """Load weights.
 
         Raises:
-            ValueError: they were trained with other dictionaries, lengths or source factors.
+            ValueError: the weights were trained with other dictionaries, lengths or source factors.
         """
         check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, *args, **kwargs)
@@ -745,7 +753,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # both sides share the table, and the documents have more words
+        if words < embed_tokens.num_embeddings:  # a shared table, where documents have more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

@@ -1,7 +1,7 @@
-"""Options of the Transformer family, its presets, and checks of invalid values and combinations.
+"""Options of the Transformer family, checks of invalid values and combinations, and presets.
 
-The options are fairseq's own ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms. A
-mechanism is a field; a named architecture is a preset that changes defaults.
+The options consist of fairseq's ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms.
+Each mechanism is a field. Named architectures are presets that change defaults.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -28,40 +28,39 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Options with the prefix ``encoder_``, which fairseq reads into a nested config."""
+    """Options with the prefix ``encoder_``, which fairseq stores in a nested config."""
 
     gate: bool = field(
-        default=False, metadata={"help": "gate every encoder state by the state and the document's last state"}
+        default=False, metadata={"help": "gate each encoder state depending on itself and the document's last state"}
     )
     neighbours: int = field(
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
-            "start at zero (0: off)",
+            "help": "add linear maps of the N word vectors on either side to each word vector, initialised to zero (0: "
+            "off)",
         },
     )
 
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Options with the prefix ``decoder_``, which fairseq reads into a nested config."""
+    """Options with the prefix ``decoder_``, which fairseq stores in a nested config."""
 
     neighbours: int = field(
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the vectors of the N preceding words to each word's vector; the maps start at "
-            "zero (0: off)",
+            "help": "add linear maps of the N preceding word vectors to each word vector, initialised to zero (0: off)",
         },
     )
 
 
 @dataclass
 class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
-    """fairseq's TransformerConfig and this project's mechanisms."""
+    """Options of fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -73,31 +72,31 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="absolute",
         metadata={
             "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: near "
-            "the query, with heads that start at the query and at its neighbours"
+            "the query, where heads are initially centred on the query and its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
     focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
         default="fixed",
         metadata={
-            "help": "factor of focus-attention's bias. fixed: 1 (as in the paper); learned: one for each head, "
-            "starting at 0, so that the weights of a plain Transformer give a plain Transformer"
+            "help": "factor of the bias in focus-attention. fixed: 1 (as in the paper); learned: one factor per head, "
+            "initially 0, so that the model starts as a plain Transformer"
         },
     )
     attention_kernel: ChoiceEnum(KERNELS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "kernel of focus-attention. auto: the fastest that is known to be exact on the device; flex: "
-            "FlexAttention, for GPUs, without --attention-dropout (never run on a GPU yet); fused: with the bias in "
-            "columns; plain: with a bias for each pair of words. Where flex or fused cannot be used, auto is, with a "
+            "help": "kernel of focus-attention. auto: the fastest kernel that is known to be exact on the device; "
+            "flex: FlexAttention, for GPUs, without --attention-dropout (not run on a GPU yet); fused: the bias in "
+            "columns; plain: a bias for each pair of words. If flex or fused cannot be used, auto replaces it with a "
             "warning"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="sigmoid",
         metadata={
-            "help": "gate of saliency-selection: sigmoid, between 0 and 1 (as in the paper); open, between 0 and 2; "
-            "normalised, where the weights sum to 1. At the start of training, the last two equal plain "
+            "help": "gate of saliency-selection. sigmoid: between 0 and 1 (as in the paper); open: between 0 and 2; "
+            "normalised: with weights that sum to 1. At the start of training, open and normalised equal plain "
             "attention"
         },
     )
@@ -114,8 +113,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="none",
         metadata={
             "excludes": {"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
-            "help": "combine earlier encoder layers with the last one: add sums their states, proj attends with a "
-            "projection of them, attn attends to one layer after another",
+            "help": "how to combine earlier encoder layers with the last one. add: sum their states; proj: attend with "
+            "a projection of their states; attn: attend to one layer after another",
         },
     )
     aggregation_layers: int = field(
@@ -127,9 +126,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
     share_encoder_decoder_layers: bool = field(
         default=False,
-        metadata={
-            "help": "let decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"
-        },
+        metadata={"help": "let decoder layers use the self-attention and feed-forward sublayers of the encoder layers"},
     )
     output_bias: bool = field(
         default=False,
@@ -142,7 +139,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="zeros",
         metadata={
             "needs": ("--output-bias",),
-            "help": "initial value of --output-bias: zeros, or frequencies, the logarithm of each word's relative "
+            "help": "initial values of --output-bias. zeros: 0; frequencies: the logarithm of each word's relative "
             "frequency in the training summaries",
         },
     )
@@ -150,20 +147,20 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default=False,
         metadata={
             "excludes": {"--encoder-embed-path": "choose one", "--decoder-embed-path": "choose one"},
-            "help": "initialise word vectors from the training text: a truncated singular value decomposition of the "
-            "words' positive pointwise mutual information, which takes seconds",
+            "help": "initialise word vectors from the training text by a truncated singular value decomposition of the "
+            "words' positive pointwise mutual information, which needs a few seconds",
         },
     )
     source_factors: str = field(
         default="none",
         metadata={
             "help": FACTORS_HELP.format("--encoder-embed-dim")
-            + ". Their vectors are added to the words' vectors, through a linear map if the widths differ"
+            + ". Factor vectors are added to word vectors, through a linear map if the widths differ"
         },
     )
 
 
-# Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that are meaningless here: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -200,7 +197,7 @@ _ONLY_NEW = (
 )
 """Options that loading a checkpoint does not check, because earlier versions did not check them."""
 
-# Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are as in the paper.
+# Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are the paper's forms.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -220,7 +217,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # By default the decoder has the encoder's width, and position tables have the length of truncated texts.
+    # By default, the decoder is as wide as the encoder, and position tables are as long as truncated texts.
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -229,8 +226,8 @@ _PAPER: Dict[str, Any] = {
     "max_target_positions": 0,
 }
 _HELP = {
-    "max_source_positions": "longest source with positions (default 0: --truncate-source and the end symbol)",
-    "max_target_positions": "longest summary with positions (default 0: --truncate-target and the end symbol)",
+    "max_source_positions": "maximum length of a document (default 0: --truncate-source plus the end symbol)",
+    "max_target_positions": "maximum length of a summary (default 0: --truncate-target plus the end symbol)",
 }
 
 _PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}
@@ -249,8 +246,8 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
-# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights. ETADS's mechanisms are
-# in the forms that start as plain attention, so that the initial model is BART (docs/bart.md).
+# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights. The mechanisms of ETADS
+# have the forms that start as plain attention, so that the initial model is BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",
@@ -284,7 +281,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
-    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not give its width, so ETADS's is used.
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". The paper does not state the width, so it is ETADS's.
     "aggregation_transformer": {
         **_PLAIN,
         **_SINUSOIDAL,
@@ -302,15 +299,15 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Parse a list of layers counted from 1 into layer numbers from 0.
+    """Parse a list of layers, counted from 1, into layer indices from 0.
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
         count: number of layers.
-        option: the option's name, for the error.
+        option: name of the option, for the error message.
 
     Raises:
-        ValueError: the list is malformed or names a layer that does not exist.
+        ValueError: the list is malformed or contains a layer that does not exist.
     """
     text = str(value).strip()
     if text in ("all", "none"):
@@ -330,7 +327,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Iterate over name, type and field of every option, with nested encoder.layers flattened to encoder_layers."""
+    """Iterate over the name, type and field of all options, where encoder.layers is flattened to encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -340,10 +337,9 @@ def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Make a flat dataclass of all options, with the paper's defaults and then ``changes``.
+    """Create a flat dataclass of all options, with the paper's defaults changed by ``changes``.
 
-    It is flat because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers,
-    model.encoder_layers).
+    Both fairseq's command line and Hydra can read flat dataclasses (--encoder-layers, model.encoder_layers).
     """
     options = []
     for option, kind, source in _flat_fields():
@@ -360,10 +356,10 @@ _DECLARED = preset_config("options")
 
 
 def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Check that the options are compatible with one another and the task's data.
+    """Check that the options are compatible with each other and with the task's data.
 
     Raises:
-        ValueError: they are not; the message names the options, their values and the choices.
+        ValueError: options are incompatible. The message contains their names, their values and the choices.
     """
     values = _Flat(config)
     check_values(values, _DECLARED)
@@ -379,7 +375,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
 
 
 class _Flat:
-    """The options of a nested config under the flat names of the command line."""
+    """Access to the options in a nested config by their flat names on the command line."""
 
     def __init__(self, config: Any):
         for name, _, _ in _flat_fields():
@@ -387,9 +383,9 @@ class _Flat:
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError for forms of focus-attention and the gate in a model without them, and for bad scopes.
+    """Raise ValueError for forms of focus-attention or the gate in a model without them, and for invalid scopes.
 
-    The preset's form is the default of its option, so that users who remove the layers need not change it.
+    The form of a preset is the default of the option, so users who remove the layers do not need to change the form.
     """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
@@ -418,18 +414,18 @@ def _check_kernel(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --aggregation-layers names layers that do not exist."""
+    """Raise ValueError if --aggregation-layers exceeds the number of earlier layers."""
     count, layers = config.aggregation_layers, config.encoder.layers
     if str(config.aggregation) != "none" and not 1 <= count < layers:
         choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
         raise ValueError(
-            f"--aggregation-layers {count}: an encoder of {layers} layers has {layers - 1} before its last; "
+            f"--aggregation-layers {count}: an encoder with {layers} layers has {layers - 1} before the last one; "
             f"choose {choices}"
         )
 
 
 def _check_sharing(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if encoder and decoder differ in shape, so that they cannot share layers."""
+    """Raise ValueError if encoder and decoder cannot share layers, because their shapes differ."""
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
         encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
         if encoder != decoder:
@@ -444,12 +440,12 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
-        config: the options, a TransformerConfig.
-        is_new: whether the model is built to be trained. A model from a checkpoint is loaded even if it was trained
-            with options that had no effect.
+        config: options, a TransformerConfig.
+        is_new: whether the model is built for training. Models from checkpoints are loaded even if options in their
+            training had no effect.
 
     Raises:
-        ValueError: an option's value is impossible, does not fit another's, or has no effect.
+        ValueError: an option has an invalid value, is incompatible with another, or has no effect.
     """
     for side in ("encoder", "decoder"):
         part = getattr(config, side)
@@ -482,7 +478,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
 
 
 def _check_output_width(config: Any) -> None:
-    """Raise ValueError if an embedding would be an output layer of another width."""
+    """Raise ValueError if an embedding would be used as an output layer of another width."""
     width, wanted = config.decoder_embed_dim, config.decoder_output_dim
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if width != wanted and getattr(config, option):

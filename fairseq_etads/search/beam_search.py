@@ -1,6 +1,7 @@
-"""One beam search over one batch, step by step.
+"""Beam search over a batch, step by step.
 
-Without options of this project, results equal fairseq's: the order of operations and ties follow its search.
+Without options of this project, the results equal fairseq's: operations have the same order, and ties are resolved in
+the same way.
 """
 
 import math
@@ -24,24 +25,24 @@ from .strategies import continues_in_place, extended_constraints, for_one_search
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
-"""Steps on a GPU between two looks at which documents are finished. A look waits for the GPU; on a CPU it is free.
+"""Number of steps between two checks for finished documents on a GPU, where each check waits for the GPU.
 
-Finished documents stay in the batch until the next look, and nothing is added to their hypotheses.
+Finished documents stay in the batch until the next check, but no hypotheses are added to them.
 """
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """One search: a generator's options and models, and the batch of a call.
+    """The input of a search: the options and models of a generator, and the batch of a call.
 
     Attributes:
-        settings: the settings, resolved for these models (:meth:`SearchSettings.resolved`).
+        settings: settings, resolved for these models (:meth:`SearchSettings.resolved`).
         special: ids of the special tokens.
-        strategy: fairseq's search object, which selects extensions; it is not changed.
-        models: the ensemble, in evaluation mode.
-        terms: terms that change the scores of words, in order; their models are in evaluation mode.
+        strategy: fairseq's search object, which selects extensions. It is not modified.
+        models: models of the ensemble, in evaluation mode.
+        terms: terms that change the scores of words, in order, with models in evaluation mode.
         dictionary: the target dictionary.
-        shortlist: the words available for a document; None: all.
+        shortlist: words available for each document, or None for all.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: arguments of ``SummaryGenerator.generate``.
     """
 
@@ -61,18 +62,18 @@ class SearchRequest:
 
 
 class BeamSearch:
-    """The search over one batch of B documents.
+    """A search over a batch of B documents.
 
-    Inside, words have search ids (see :mod:`fairseq_etads.vocabulary.output`); V is the width of the models'
-    distributions.
+    Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the width of the
+    models' distributions.
 
     Attributes:
-        batch: the batch as terms see it.
-        candidates: the words of the softmax with a shortlist; otherwise None.
+        batch: the batch in the form that terms read.
+        candidates: words of the softmax if there is a shortlist, otherwise None.
 
     Raises:
-        ValueError: an option does not suit this batch or these models.
-        NotImplementedError: constraints, which the strategy or a model does not support.
+        ValueError: an option is incompatible with this batch or these models.
+        NotImplementedError: the strategy or a model does not support constraints.
     """
 
     def __init__(self, request: SearchRequest):
@@ -128,7 +129,7 @@ class BeamSearch:
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
-        # Reports to observers must not depend on documents that are finished.
+        # Progress reports must not include documents that are finished.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
@@ -142,10 +143,10 @@ class BeamSearch:
             if longest >= settings.max_len:
                 raise ValueError(
                     f"--match-source-len: a document has {longest} tokens, but the models have positions only "
-                    f"for summaries of {settings.max_len - 1} (--truncate-source shortens documents)"
+                    f"for summaries of {settings.max_len - 1} tokens (--truncate-source shortens documents)"
                 )
-            # The limit is the same for all documents, as in fairseq. A step rule ends each summary at its own maximum
-            # length.
+            # As in fairseq, this limit is the same for all documents. The rule end_at_source_length ends each summary
+            # at the length of its own source.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
@@ -154,9 +155,9 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """Return the words (B, T) with which summaries must start, as search ids."""
+        """Convert the words (B, T) with which summaries must begin to search ids, and check their number."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # this option alone determines where a summary ends
+        if self.settings.exact_length:  # only this option determines where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
@@ -168,7 +169,7 @@ class BeamSearch:
         return prefix
 
     def run(self) -> Results:
-        """Search. Returns the finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Run the search. Returns the finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -191,11 +192,13 @@ class BeamSearch:
         return results
 
     def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
-        """Run one step of the search; False when no document is left.
+        """Run one step of the search. Returns False if no document is left.
+
+        In the first step, beam is 1.
 
         Args:
             lprobs: log-probabilities (B, beam, V) of the next words, changed in place.
-            attention: attention (B, beam, S), or None. In the first step beam is 1.
+            attention: attention (B, beam, S), or None.
         """
         live, beam = self.live, self.live.beam
         self._apply_rules(step, lprobs)
@@ -203,7 +206,7 @@ class BeamSearch:
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
-        # an end symbol outside the best ``beam`` extensions is ignored
+        # end symbols outside the best ``beam`` extensions are ignored
         ended_now = ends[:, :beam] & ~live.decided[:, None]
         if step == self.max_len:
             self._finish(step, extensions, ended_now, torch.ones_like(live.decided), cost)
@@ -211,7 +214,7 @@ class BeamSearch:
 
         ends[:, :beam] |= live.used_up
         chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
-        fillers = ends.gather(1, chosen)  # finished hypotheses fill up the beam
+        fillers = ends.gather(1, chosen)  # finished hypotheses fill the rest of the beam
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -220,7 +223,7 @@ class BeamSearch:
         else:
             ended = fillers
         if not continues_in_place(self.strategy):
-            log_probs = log_probs.masked_fill(ended, -math.inf)  # a finished hypothesis has no continuation
+            log_probs = log_probs.masked_fill(ended, -math.inf)  # finished hypotheses have no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._finish(step, extensions, ended_now, stuck, cost)
         live.extend(step, parents, words, log_probs)
@@ -234,7 +237,7 @@ class BeamSearch:
         return self._continue(step, parents)
 
     def _documents_left(self, step: int) -> Optional[Tensor]:
-        """Find the rows (n,) of the documents that stay in the batch; None: all."""
+        """Find the rows (n,) of the documents that stay in the batch. Returns None if all stay."""
         if (step + 1) % self.steps_between_looks:
             return None
         left = ~self.live.decided
@@ -244,10 +247,10 @@ class BeamSearch:
         return None if len(documents) == len(left) else documents
 
     def _continue(self, step: int, parents: Tensor) -> bool:
-        """Tell the models which hypotheses they continue, and drop decided documents; False if no document is left.
+        """Reorder the states of models and terms, and drop decided documents. Returns False if no document is left.
 
         Args:
-            parents: (B, beam), the beams that are continued.
+            parents: (B, beam), the beams that the new hypotheses continue.
         """
         documents = self._documents_left(step)
         if documents is not None:
@@ -268,7 +271,7 @@ class BeamSearch:
         return True
 
     def _apply_rules(self, number: int, lprobs: Tensor) -> None:
-        """Add the terms' scores to the words' log-probabilities (B, beam, V) and apply the rules, in place."""
+        """Add the scores of the terms to the log-probabilities (B, beam, V), then apply the rules, both in place."""
         for term in self.terms:
             term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : number + 1])
         dictated: Optional[Tensor] = None
@@ -289,7 +292,7 @@ class BeamSearch:
             rule(step)
 
     def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
-        """Add this step's attention (B, beam, S) to the coverage; returns the coverage cost (B, beam), or None."""
+        """Add this step's attention (B, beam, S) to the coverage. Returns the coverage cost (B, beam), or None."""
         live = self.live
         if attention is not None and self.settings.keep_attention:
             self.done.record_attention(live.batch_rows, attention)
@@ -308,7 +311,7 @@ class BeamSearch:
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so any NaN is among these
+        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would select any NaN
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -327,7 +330,7 @@ class BeamSearch:
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
-        k = min(2 * beam, most)  # twice the beam size, since half of the extensions may end
+        k = min(2 * beam, most)  # twice the beam size, because half of the extensions may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
             return recombined(
@@ -336,10 +339,15 @@ class BeamSearch:
         return best_extensions(lprobs, before, k, stepwise)
 
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
-        """Add the extensions that end (B, beam) to the finished hypotheses.
+        """Add the extensions that end to the finished hypotheses.
 
-        A document is ``stuck`` (B,) if it has no continuation. If it also has no finished hypothesis, it gets one of
-        score -inf, so that every document has an answer.
+        If a document has neither a continuation nor a finished hypothesis, a hypothesis with score -inf is added, so
+        that there is a result for every document.
+
+        Args:
+            ends: (B, beam), bool, True for extensions that end.
+            stuck: (B,), bool, True for documents without a continuation.
+            cost: coverage cost (B, beam) of the hypotheses before this step, or None.
         """
         on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
@@ -372,7 +380,9 @@ class BeamSearch:
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
         """Return the mask (B,) of documents that need no further step.
 
-        ``log_probs`` and ``cost`` (B, beam) belong to the hypotheses that continue.
+        Args:
+            log_probs: log P (B, beam) of the hypotheses that continue.
+            cost: coverage cost (B, beam) of the same hypotheses, or None.
         """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":

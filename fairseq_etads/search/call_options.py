@@ -1,7 +1,7 @@
-"""Decoding options of a call, for model folders, ``Summarizer`` and commands; without torch and fairseq.
+"""Decoding options of a call, for model folders, ``Summarizer`` and commands. Imports neither torch nor fairseq.
 
-Model folders store them as defaults. :meth:`Summarizer.summarize` takes them by name; ``etads-summarize`` and
-``etads-export`` take them as ``--name``. ``options.py`` declares them.
+The options are declared in ``options.py``. Model folders store them as defaults, :meth:`Summarizer.summarize` accepts
+them as keyword arguments, and ``etads-summarize`` and ``etads-export`` accept them as ``--name``.
 """
 
 import argparse
@@ -41,19 +41,20 @@ _NAMES = (
     "choose_words",
     "content_weight",
 )
-_SHORTLIST_HELP = "write only words of the folder's shortlist, which is faster with a large vocabulary"
+_SHORTLIST_HELP = "use only words of the folder's shortlist, which is faster with a large vocabulary"
 
 
 class CallOption(NamedTuple):
     """An option of a call.
 
     Attributes:
-        declared: the option's name in ``options.py``.
-        setting: the option's name in :class:`SearchSettings`.
+        declared: name of the option in ``options.py``.
+        setting: name of the option in :class:`SearchSettings`.
         kind: type of the value: int, float, bool or str.
-        help: the text for ``--help``.
-        choices: the values of a choice; None means "depends on the model and the other options".
-        least: smallest value of a number.
+        help: text for ``--help``.
+        choices: allowed values, if they are limited to a list. The value None depends on the model and the other
+            options.
+        least: smallest allowed number.
     """
 
     declared: str
@@ -65,7 +66,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # the shortlist is a file in the folder; a call only decides whether to use it
+    if name == "shortlist":  # the shortlist is a file in the folder; a call only chooses whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
@@ -76,8 +77,8 @@ def _call_option(name: str) -> CallOption:
 
 
 OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
-"""Name -> option. On a command line the name has dashes for underscores. "shortlist" is not a setting of the search: a
-model folder may have one.
+"""Name -> option. On the command line, dashes replace underscores. "shortlist" refers to a file in the model folder and
+is not a setting of the search.
 """
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
@@ -87,22 +88,22 @@ BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
 
 
 def default_of(name: str) -> Any:
-    """Return the value of an option that neither a call nor its folder sets."""
+    """Return the value of an option that is set neither by the call nor by the folder."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
 def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
-    """Return the current value of an option of a call.
+    """Return the value of an option of a call, or its default.
 
     Args:
-        decoding: options that are set; others have their defaults.
+        decoding: options that are set.
     """
     return decoding.get(name, default_of(name))
 
 
 def check(given: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the options if each exists and has a possible value.
+    """Return the options if all of them exist and have valid values.
 
     Raises:
         InputError: the message names the option, the value and the choices.
@@ -124,7 +125,7 @@ def _unknown(name: str) -> str:
 
 
 def _refusal(name: str, value: Any) -> str:
-    """Return the reason for refusing a value; empty if the value is possible."""
+    """Return the reason why a value is invalid; empty if it is valid."""
     option = OPTIONS[name]
     if name == "shortlist":
         return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
@@ -139,10 +140,10 @@ def _refusal(name: str, value: Any) -> str:
 
 
 def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return checked options under the names of :class:`SearchSettings`, with :data:`DEFAULTS` for missing ones.
+    """Check options and return them under their names in :class:`SearchSettings`, together with :data:`DEFAULTS`.
 
     Raises:
-        InputError: see :func:`check`; or the shortest summary would be longer than the longest.
+        InputError: an option is invalid (see :func:`check`), or the minimum length exceeds the maximum length.
     """
     together = {**DEFAULTS, **check(decoding)}
     if not together.get("max_len_a") and not together.get("exact_length") and together["min_len"] > together["max_len"]:
@@ -155,18 +156,19 @@ def call_settings(
 ) -> Dict[str, Any]:
     """Return the settings of a call, in the form of :func:`search_settings`.
 
-    A call with another value of ``choose`` than the folder has the ``beam`` of :data:`BEAMS`, unless it gives one.
+    If the call sets ``choose`` to another value than the folder but does not set ``beam``, ``beam`` is taken from
+    :data:`BEAMS`.
 
     Args:
-        folder: the folder's defaults, which may hold options without effect.
-        given: the call's own options.
-        has_pointer: whether the model can copy; None: not yet known, and not checked.
+        folder: defaults of the folder, which may include options without effect.
+        given: options of the call.
+        has_pointer: whether the model can copy. If None, this is not yet known and not checked.
 
     Raises:
-        InputError: see :func:`search_settings`; or an option of the call has no effect.
+        InputError: an option is invalid (see :func:`search_settings`), or an option of the call has no effect.
     """
     together = {**folder, **given}
-    # the call's maximum length also limits the folder's minimum length
+    # a maximum length in the call also limits the folder's minimum length
     if "max_len" in check(given) and "min_len" not in given:
         together["min_len"] = min(present_value("min_len", together), given["max_len"])
     if present_value("choose", together) != present_value("choose", folder) and "beam" not in given:
@@ -184,7 +186,7 @@ def call_settings(
 
 
 class _Switch(argparse.Action):
-    """A switch with a counterpart ``--no-…``; before Python 3.13, argparse's own writes SUPPRESS into the help."""
+    """A switch with a ``--no-…`` counterpart, because argparse's own prints SUPPRESS in the help before Python 3.13."""
 
     def __init__(self, option_strings: Sequence[str], **kwargs: Any):
         (given,) = option_strings
@@ -195,10 +197,11 @@ class _Switch(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
-    """Add the decoding options to a parser, in a separate group; options that are not given are left out.
+    """Add a group of decoding options to a parser. Options that are not given do not appear in the parsed arguments.
 
     Args:
-        without: options that the parser does not get.
+        title: title of the group.
+        without: options not to add.
     """
     group = parser.add_argument_group(title)
     for name, option in OPTIONS.items():
@@ -218,5 +221,5 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
 
 
 def given_on(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the decoding options given on a command line, checked."""
+    """Return the decoding options that were given on a command line, after checking them."""
     return check({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})

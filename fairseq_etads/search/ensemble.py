@@ -1,4 +1,4 @@
-"""The models of an ensemble as the search uses them: encode once, then one step at a time for all beams."""
+"""An ensemble of models for the search: encodes the documents once, then computes one step at a time for all beams."""
 
 import math
 from typing import Any, Dict, List, Optional, Tuple
@@ -17,15 +17,15 @@ from .shortlisting import restricted
 
 
 class Member:
-    """One model of the ensemble with its encoded documents and its state. Rows are in the order document, beam.
+    """One model of the ensemble with its encoded documents and its state. Rows are ordered by document, then by beam.
 
     Args:
         model: the model, in evaluation mode.
-        net_input: the batch, as a dataset makes it.
-        encoded: cache of the encoder's output for further searches; None: no cache.
+        net_input: the batch, as created by a dataset.
+        encoded: cache of the encoder's output for further searches, or None for no cache.
 
     Attributes:
-        first_beam: number of rows per document in the first step, when all hypotheses of a document are the same.
+        first_beam: number of rows per document in the first step, in which all hypotheses of a document are the same.
         pointer: the pointer head's output in the last step; None for a model without one.
     """
 
@@ -46,16 +46,16 @@ class Member:
                 encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Run the decoder on extended ids (rows, t). At least the last of the t steps is computed."""
+        """Run the decoder on extended ids (rows, t) and compute at least the last of the t steps."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        """Let each new hypothesis continue an old one, and drop the documents that are finished.
+        """Assign the state of an old hypothesis to each new one, and drop the finished documents.
 
         Args:
-            parents: (B', beam'), the old beam of the same document that each new one continues.
-            rows: (B' * beam',), the same parents as numbers of old rows.
-            documents: (B',), indices of the documents that remain; None: all.
+            parents: (B', beam'), the old beam of the same document that each new beam continues.
+            rows: (B' * beam',), indices of the parents among the old rows.
+            documents: (B',), indices of the remaining documents, or None if all remain.
         """
         raise NotImplementedError
 
@@ -63,13 +63,13 @@ class Member:
         """Compute the next words' log-probabilities and the attention.
 
         Args:
-            tokens: (rows, t), the words so far with the start symbol.
-            temperature: divisor of the logits. For a model with a pointer it divides the log-probabilities of the
-                mixture, so that it also applies to copying.
+            tokens: (rows, t), the start symbol and the words so far.
+            temperature: divisor of the logits. For a model with a pointer, divisor of the log-probabilities of the
+                mixture instead, so that it also applies to copying.
 
         Returns:
-            Log-probabilities (rows, V) in float32 or better; the same before a switch decides between generating and
-            copying, None for a model without a switch; attention (rows, S) or None.
+            Log-probabilities (rows, V) in float32 or better; log-probabilities (rows, V) before a switch decides
+            between generating and copying, or None for a model without a switch; attention (rows, S) or None.
         """
         out = self.decode(tokens)
         output = DecoderOutput.of(out)
@@ -99,11 +99,11 @@ class Member:
 
 
 class SharingMember(Member):
-    """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`).
+    """A model of this project. All beams share their document's row (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
-        selection: words that its pointer may copy; None: all.
-        candidates: the words of its softmax; None: all V.
+        selection: words that the pointer may copy, or None for all.
+        candidates: words of the softmax, or None for all V.
     """
 
     first_beam = 1
@@ -125,12 +125,12 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
-        # These modules are found once, because fairseq would search all modules for them at every step.
+        # Collect these modules once: fairseq would search all modules for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder builds the vocabulary in its first step, which reads only start symbols
+        # the decoder builds its vocabulary in the first step, which reads only start symbols
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
@@ -139,7 +139,7 @@ class SharingMember(Member):
             self.encoded.keep_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
-            # rows of this memory are dropped with their documents
+            # this memory drops the rows of finished documents
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
@@ -154,15 +154,15 @@ class SharingMember(Member):
             part.reorder_incremental_state(self.state, rows)
         if documents is not None:
             selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
-            # encoders drop keys that they do not know, so the restricted keys are added again
+            # encoders drop unknown keys, so add the restricted outputs again
             self.encoder_out = {**self._restricted, **selected}
 
 
 class RepeatingMember(Member):
-    """Any model of fairseq's: the encoder's output is repeated for each beam, as in fairseq.
+    """Any other fairseq model. The encoder's output is repeated for each beam, as in fairseq.
 
     Args:
-        beam: number of hypotheses of each document, in the first step too.
+        beam: number of hypotheses per document, also in the first step.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        # otherwise nothing needs to be reordered, because all rows of a document are the same
+        # otherwise nothing needs reordering, because all rows of a document are the same
         if documents is not None or len(rows) != self.rows:
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
@@ -198,7 +198,7 @@ def _device(net_input: Dict[str, Tensor]) -> torch.device:
 
 
 def _has_plain_softmax(model: Any) -> bool:
-    """Tell whether the distribution is just the softmax of the decoder's output."""
+    """Return whether the model's distribution is simply the softmax of the decoder's output."""
     capabilities = decoder_capabilities(model)
     return (
         capabilities.shares_documents
@@ -211,26 +211,26 @@ def _has_plain_softmax(model: Any) -> bool:
 
 
 def _normalises_as_usual(part: Any) -> bool:
-    """Tell whether ``get_normalized_probs`` is fairseq's or this project's, not a subclass's."""
+    """Return whether ``get_normalized_probs`` is defined by fairseq or this project, not by another subclass."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
 
 class Ensemble:
-    """All models of the search; averages their probabilities.
+    """The models of a search, with averaged probabilities.
 
     Args:
         models: the models, in evaluation mode.
-        net_input: the batch of B documents, as a dataset makes it.
+        net_input: the batch of B documents, as created by a dataset.
         documents: B, the number of documents.
-        beam: number of hypotheses of each document.
+        beam: number of hypotheses per document.
         temperature: divisor of the logits; see :meth:`Member.step`.
-        encoded: cached outputs of the models for this batch; filled if it is empty.
-        selection: words that pointers may copy; None: all.
-        candidates: the words of all softmaxes, with columns as search ids; None: all V.
+        encoded: cache of the models' outputs for this batch; filled if it is empty.
+        selection: words that pointers may copy, or None for all.
+        candidates: words of all softmaxes, with columns as search ids, or None for all V.
 
     Attributes:
-        decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
-            their switches have decided between generating and copying; None without a switch.
+        decided_against: (B, beam, V), bool, True for words with probability 0 under all models in the last step,
+            because the models' switches have chosen between generating and copying; None without a switch.
     """
 
     decided_against: Optional[Tensor] = None
@@ -259,16 +259,16 @@ class Ensemble:
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
         """Compute the next words' log-probabilities and the mean attention.
 
-        A word of :attr:`decided_against` gets its log-probability in the mixture of generating and copying: the search
-        takes it only if nothing else is left.
+        Words of :attr:`decided_against` receive their log-probability in the mixture of generating and copying. The
+        search chooses them only if no other word is left.
 
         Args:
-            tokens: (B, beam, t), start symbol included.
-            first: whether this is the first step, when all beams are the same and only one is returned.
+            tokens: (B, beam, t), including the start symbol.
+            first: whether this is the first step. All beams are then the same, and only one is returned.
 
         Returns:
-            Log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return one, or None.
-            V is the number of words of the widest member; in narrower ones, the other words have probability 0.
+            Log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return attention, or
+            None. V is the number of words of the widest member. Words that a member lacks have probability 0 there.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -288,20 +288,20 @@ class Ensemble:
         return together, _mean(attentions)
 
     def copying(self) -> Optional[Tensor]:
-        """Return the mean copy distribution (B, beam, S) of the last step; None without one.
+        """Return the mean copy distribution (B, beam, S) of the last step, or None if no model copies.
 
-        In the first step beam is 1.
+        In the first step, beam is 1.
         """
         pointers = (member.pointer for member in self.members)
         found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
         return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
-        """Let hypotheses continue others in all members; see :meth:`Member.reorder`.
+        """Assign the states of old hypotheses to new ones in all members; see :meth:`Member.reorder`.
 
         Args:
             old_beam: number of hypotheses per document in the previous step.
-            first: whether that was the first step.
+            first: whether the previous step was the first.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
@@ -313,9 +313,9 @@ class Ensemble:
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Compute the logarithm of the mean of probabilities, from logarithms (B, beam, V), each with its own V.
+    """Compute the logarithm of mean probabilities from log-probabilities (B, beam, V), where V may differ.
 
-    Words from its V on have probability 0.
+    Words beyond the V of a tensor have probability 0 in it.
     """
     if len(log_probs) == 1:
         return log_probs[0]
@@ -342,7 +342,7 @@ def output_vocabulary(
     The result is None if no model has an output vocabulary.
 
     Args:
-        candidates: the words of all softmaxes, with columns as search ids; None: the models' own.
+        candidates: words of all softmaxes, with columns as search ids, or None for the models' own words.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)

@@ -1,7 +1,7 @@
-"""The class ``SummaryGenerator``, with which fairseq's commands and the Summarizer generate summaries of a batch.
+"""The class ``SummaryGenerator``, which generates summaries of a batch for fairseq's commands and the Summarizer.
 
-Without options of this project, its results are the same as the results of fairseq's ``SequenceGenerator``.
-``docs/decoding.md`` describes the options.
+Without options of this project, the results equal those from fairseq's ``SequenceGenerator``. ``docs/decoding.md``
+describes the options.
 """
 
 import contextlib
@@ -38,27 +38,28 @@ logger = logging.getLogger(__name__)
 
 
 class SummaryGenerator:
-    """Generator of summaries by beam search.
+    """Generates summaries with beam search.
 
-    It takes the arguments of fairseq's ``SequenceGenerator``, in its order, and the following ones by keyword.
+    The constructor accepts the arguments of fairseq's ``SequenceGenerator``, in the same order, and the following
+    keyword arguments.
 
     Args:
-        source_dictionary: with ``replace_unk``, the source's dictionary; without it, unknown words stay and are only
-            aligned.
-        inference_models: for each model the holder of its copy for inference in the requested dtype, shared with other
-            generators; None: the generator makes them.
-        shortlist: the words available for a document, from a file of ``etads-shortlist``; None: all.
-        terms: further terms of the score, added in order after the language model's and the options' terms; see
+        source_dictionary: dictionary of the source for ``replace_unk``. If None, unknown words are aligned but not
+            replaced.
+        inference_models: an :class:`InferenceModel` in the requested dtype for each model, which other generators may
+            share. If None, the generator creates them.
+        shortlist: words available for each document, from a file created by ``etads-shortlist``, or None for all words.
+        terms: further terms of the score, which follow the terms of the language model and the options; see
             docs/extending.md.
-        options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
+        options: other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
     Attributes:
-        settings: all options, with model-dependent defaults filled in.
+        settings: values of all options, including defaults that depend on the models.
 
     Raises:
-        TypeError: an argument that does not exist.
-        ValueError: an option has an impossible value or is incompatible with another.
+        TypeError: an argument does not exist.
+        ValueError: an option has an invalid value or is incompatible with another.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SummaryGenerator:
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
         if any(term.reranks for term in self.terms):
             if self.settings.beam_size == 1:
-                raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen by --content-model")
+                raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
             self.settings = replace(self.settings, nbest=self.settings.beam_size)
         has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
         check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
@@ -131,7 +132,7 @@ class SummaryGenerator:
     def __call__(
         self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
     ) -> Results:
-        """Call ``generate`` without its first argument."""
+        """Call ``generate`` without its first argument, which is ignored."""
         return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
     forward = __call__
@@ -150,19 +151,20 @@ class SummaryGenerator:
         """Generate summaries of a batch.
 
         Args:
-            models: ignored, as in fairseq; the constructor's models are used.
-            sample: a batch from the dataset; "net_input" is the models' input.
-            prefix_tokens: words (B, T) with which the summaries start, padded.
+            models: ignored, as in fairseq, because the constructor has received the models.
+            sample: a batch from the dataset, with the input of the models in "net_input".
+            prefix_tokens: words (B, T) with which the summaries begin, padded.
             constraints: words to include, packed for fairseq's search classes.
-            bos_token: start symbol, if it is not the end symbol.
-            encoded: cache of the models' outputs for this batch, for further calls with the same batch.
-            on_step: called after each step of the search with the best hypothesis so far of each document
+            bos_token: start symbol, if it differs from the end symbol.
+            encoded: cache of the models' outputs for this batch, which further calls with the same batch can use.
+            on_step: function called after each step of the search with the best hypothesis of each document so far
                 (:class:`~fairseq_etads.search.progress.BestSoFar`). Its exceptions end the search.
 
         Returns:
-            For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
-            "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from",
-            with ``extractive_weights`` "features" (5,), the sums of log p and the other features over its words.
+            The hypotheses of each document, best first: "tokens" (T,) including the end symbol, "score",
+            "positional_scores" (T,), "attention" (S, T) or empty, and "alignment". With ``copied_positions``, also
+            "copied_from". With ``extractive_weights``, also "features" (5,), the sums of log p and the other features
+            over the words.
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
@@ -171,9 +173,9 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # When fairseq's attention computes all words at once, it reads weights, which 8-bit layers do not have.
+        # For all words at once, fairseq's attention reads the weights of its layers, but 8-bit layers have no weights.
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
-        # the copies are in evaluation mode, and no other code changes their mode
+        # the copies are already in evaluation mode, and no other code changes their mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with evaluating([*others, *self._term_models]):
             search = BeamSearch(
@@ -221,31 +223,31 @@ def _refuse_unknown(options: Dict[str, Any]) -> None:
 
 
 def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
-    """Warn of documents for which the search found no summary of any probability."""
+    """Warn about documents for which the search found no summary with a positive probability."""
     scores = torch.stack([hypotheses[0]["score"] for hypotheses in results]).tolist()
     rows = [row for row, score in enumerate(scores) if score == -math.inf]
     if rows:
         numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
         logger.warning(
-            f"{len(rows)} document(s) (numbers {numbers}): every summary allowed by the options has probability 0; the "
-            "result has score -inf"
+            f"{len(rows)} document(s) (numbers {numbers}): every summary allowed by the options has probability 0, so "
+            "the result has score -inf"
         )
 
 
 def _positions(models: Sequence[Any]) -> int:
-    """Return the maximum number of tokens of a summary, with the end symbol, for which all models have positions."""
+    """Return the maximum length of a summary, including the end symbol, for which all models have positions."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
 
 def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """Make the holder of a model's copy for inference.
+    """Create the object that holds a model's copy for inference.
 
     Returns None for models from outside this project, which are used directly.
     """
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
-    if infer_dtype not in (None, "auto"):  # "auto" selects one of the available dtypes, here the model's own
+    if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which is here the model's own
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")
     return None
 
@@ -255,7 +257,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Number of searches that need a model in evaluation mode, and its modules to return to training mode."""
+    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode afterwards."""
 
     searches: int
     training: List[nn.Module]
@@ -263,9 +265,9 @@ class _Mode(NamedTuple):
 
 @contextlib.contextmanager
 def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Keep models in evaluation mode inside the block.
+    """Keep models in evaluation mode within a ``with`` block.
 
-    Each module returns to its own mode after the last of several simultaneous searches.
+    When the last of several simultaneous searches ends, each module is reset to its original mode.
     """
     models = list(models)
     with _mode_lock:

@@ -11,21 +11,21 @@ from ..vocabulary.output import number_by_first_occurrence
 
 
 class Extensions(NamedTuple):
-    """The k best extensions of each document's hypotheses, (B, k) each, best first."""
+    """The k best extensions of the hypotheses of each document, as tensors (B, k), best first."""
 
-    selection_score: Tensor  # score for the selection; -inf if the extension cannot be chosen
+    selection_score: Tensor  # score used for the selection; -inf if the extension must not be chosen
     log_probs: Tensor  # log P of the hypothesis with its new word
     words: Tensor  # ids of the new words
     parents: Tensor  # beams of the extended hypotheses
 
 
 def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k extensions with the largest log P, less the coverage cost if there is one.
+    """Find the k extensions with the largest log P, minus the coverage cost if it is given.
 
     Args:
         lprobs: log-probabilities (B, beam, V) of the next words.
         before: log P (B, beam) of the hypotheses so far.
-        coverage_cost: costs (B, beam), which are subtracted only in the selection.
+        coverage_cost: costs (B, beam) to subtract, for the selection only.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -38,18 +38,21 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
 
 
 TOP_BLOCK = 128
-"""Words in a block of :func:`top_values`."""
+"""Number of words per block in :func:`top_values`."""
 
 
 def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute ``(x + offset).flatten(1).topk(k)``, values and flat indices (B, k), best first, without the whole sum.
+    """Compute ``(x + offset).flatten(1).topk(k)`` without computing the whole sum.
 
     Args:
         x: values (B, beam, V).
         offset: numbers (B, beam, 1) to add.
 
-    The k largest values are in the k blocks of words with the largest maxima. Finding maxima is several times faster
-    than sorting, so in a large vocabulary the blocks are found first; a small one is sorted at once.
+    Returns:
+        Values and flat indices, (B, k) each, best first.
+
+    The k largest values lie in the k blocks of words with the largest maxima. Finding maxima is several times faster
+    than sorting, so these blocks are found first. A small vocabulary is sorted directly.
     """
     documents, beam, width = x.shape
     blocks = width // TOP_BLOCK
@@ -68,7 +71,10 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
-    """Find, for each hypothesis (B, beam, t), its document's first one with the same last words. Returns (B, beam)."""
+    """Group the hypotheses (B, beam, t) of each document by their last words.
+
+    Returns the beam of the first hypothesis of each one's group, (B, beam).
+    """
     recent = tokens[:, :, max(0, tokens.size(2) - words) :]
     same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
     return same.int().argmax(dim=2)
@@ -77,9 +83,9 @@ def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
 def recombined(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
-    """Find the best extensions such that no two have the same last words.
+    """Find the best extensions that all have different last words.
 
-    Extensions that end are never left out, because they have no future that could equal another's.
+    Extensions that end are always kept, because they cannot have the same continuation as another extension.
 
     Args:
         best: function that finds a given number of best extensions.
@@ -87,10 +93,10 @@ def recombined(
         words: number of last words to compare, including the new one.
         end: the end symbol.
         count: number of extensions to return.
-        most: number of all extensions.
+        most: total number of possible extensions.
 
     Returns:
-        ``count`` extensions of each document; missing ones have the score -inf.
+        ``count`` extensions per document; missing ones have the score -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words and the same new word, so enough different ones are found.
@@ -113,11 +119,11 @@ def recombined(
 
 
 Results = List[List[Dict[str, Tensor]]]
-"""Result of a search: for each document its hypotheses, best first (see ``SummaryGenerator.generate``)."""
+"""Result of a search: the hypotheses of each document, best first (see ``SummaryGenerator.generate``)."""
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
-    """Take the entries of ``x`` (B, beam, …) that belong to the parents (B, beam'). Returns (B, beam', …)."""
+    """Select the entries of ``x`` (B, beam, …) at the beams ``parents`` (B, beam'). Returns (B, beam', …)."""
     index = parents.view(*parents.shape, *(1,) * (x.dim() - 2)).expand(*parents.shape, *x.shape[2:])
     return x.gather(1, index)
 
@@ -128,13 +134,14 @@ class ActiveHypotheses:
     B is the number of unfinished documents.
 
     Attributes:
-        tokens: words (B, beam, longest + 1), int64, the start symbol first.
+        tokens: words (B, beam, longest + 1), int64, beginning with the start symbol.
         log_probs: log P (B, beam, longest) of the first 1, 2, … words.
-        ancestors: beam (B, beam, longest), int64, from which the hypothesis descends at each step; None unless
+        ancestors: (B, beam, longest), int64, beam from which the hypothesis descends at each step; None unless
             attention is kept.
         coverage: (B, beam, S), attention summed over the steps, or None.
-        used_up: (B, beam), bool, beam slots used up by finished hypotheses (fairseq never refills them).
-        decided: (B,), bool, documents that need no further step and have not left the batch yet.
+        used_up: (B, beam), bool, True for beam slots that finished hypotheses have used up (fairseq never refills
+            them).
+        decided: (B,), bool, True for documents that need no further step but are still in the batch.
         batch_rows: (B,), int64, row of each document in the whole batch.
     """
 
@@ -154,9 +161,10 @@ class ActiveHypotheses:
         return self.tokens.size(1)
 
     def extend(self, step: int, parents: Tensor, words: Tensor, log_probs: Tensor) -> None:
-        """Let each new beam (B, beam) continue one of ``parents`` with one of ``words``.
+        """Extend the hypotheses at the beams ``parents`` (B, beam) by one word each.
 
         Args:
+            words: (B, beam), the new words.
             log_probs: (B, beam), log P of the extended hypotheses.
         """
         self.tokens = take_beams(self.tokens, parents)
@@ -177,17 +185,17 @@ class ActiveHypotheses:
 
 
 class Finished:
-    """Finished hypotheses, at most ``size`` per document, and the attention of all steps if it is recorded.
+    """Finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
 
     Args:
         documents: B, the number of documents of the whole batch.
         size: maximum number of hypotheses per document.
         longest: maximum number of tokens of a hypothesis, with the end symbol.
-        by_score: keep the ``size`` best, best first; otherwise the first ``size``, in order of finishing.
+        by_score: whether to keep the ``size`` best hypotheses, best first, instead of the first ``size`` that end.
 
     Attributes:
         score: scores (B, size), -inf where there is no hypothesis.
-        length: numbers (B, size) of tokens with the end symbol; 0: no hypothesis.
+        length: numbers of tokens (B, size), including the end symbol; 0 where there is no hypothesis.
         tokens, log_probs, ancestors: (B, size, longest), as in :class:`ActiveHypotheses`, but without the start symbol.
     """
 
@@ -202,11 +210,11 @@ class Finished:
         self._attention: List[Tuple[Tensor, Tensor]] = []  # for each step: batch rows (n,), attention (n, beam, S)
 
     def count(self, batch_rows: Tensor) -> Tensor:
-        """Return the number (n,) of hypotheses of each of these documents (n,)."""
+        """Return the number of hypotheses (n,) of each document in ``batch_rows`` (n,)."""
         return self.length[batch_rows].gt(0).sum(1)
 
     def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
-        """Keep the attention (n, beam, S) of this step for :meth:`results`."""
+        """Store the attention (n, beam, S) of this step for :meth:`results`."""
         self._attention.append((batch_rows, attention))
 
     def add(
@@ -242,7 +250,7 @@ class Finished:
                 kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
     def results(self) -> Results:
-        """Make fairseq's lists of hypotheses, best first."""
+        """Return a list of hypotheses per document in fairseq's format, best first."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
         # hypotheses with a score of -inf come before missing ones, which have the same score
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
@@ -267,7 +275,7 @@ class Finished:
         ]
 
     def _hypotheses_attention(self) -> Optional[Tensor]:
-        """Return the attention (B, size, S, longest) of each hypothesis's steps; None if none was recorded."""
+        """Return the attention (B, size, S, longest) at each step of a hypothesis; None if it was not recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape

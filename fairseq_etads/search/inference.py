@@ -1,8 +1,8 @@
-"""Copies of models for inference with other dtypes and faster products; the model itself is not changed.
+"""Copies of models for inference with other dtypes and faster matrix products. The model itself is not changed.
 
-A copy has the model's structure and shares its parameters, except where a dtype needs other numbers. The model can
-safely be trained further: nothing in it is replaced, and :class:`InferenceModel` renews a copy when the originals have
-changed. On a CPU, the copy's linear layers have packed weights (:class:`PackedLinear`, :class:`Int8Linear`,
+A copy has the model's structure and shares its parameters, unless they must be converted to another dtype. The model
+can still be trained: nothing in it is replaced, and :class:`InferenceModel` renews the copy after its parameters have
+changed. On a CPU, the linear layers of the copy have packed weights (:class:`PackedLinear`, :class:`Int8Linear`,
 :class:`WideLinear`).
 """
 
@@ -39,14 +39,14 @@ from .penalties import check_choice
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer on a CPU with its weight in the layout of the processor's matrix kernels, packed once.
+    """A linear layer for CPUs. Its weight is packed once into the layout of the processor's matrix kernels.
 
-    The weight stays readable, because some of fairseq's attentions read it instead of calling the layer.
+    The unpacked weight is kept, because some of fairseq's attention modules read it instead of calling the layer.
 
     Args:
         dtype: data type of the products.
-        out_dtype: data type of the result; None: the input's.
-        relu: whether negative results become 0.
+        out_dtype: data type of the result, or None for the input's.
+        relu: whether to apply a ReLU to the result.
     """
 
     def __init__(
@@ -70,25 +70,26 @@ class PackedLinear(nn.Linear):
         return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Prepare the inputs of :meth:`product`, in the same way for all layers of this kind."""
+        """Convert inputs for :meth:`product`; the result can be used with any layer of this class and dtype."""
         return x.to(self.dtype)
 
     def product(self, inputs: Tensor) -> Tensor:
         return kernels.packed_linear(inputs, self.packed, self.packed_bias, self.relu)
 
     def product_into(self, result: Tensor, inputs: Tensor) -> None:
-        """Write the product into ``result`` (n, out), a part of a wider tensor."""
+        """Write the product into ``result`` (n, out), which is a slice of a wider tensor."""
         result.copy_(self.product(inputs))
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in 8-bit integers: one scale for each row of the weight, and one for each input vector.
+    """A linear layer with 8-bit integers: each row of the weight and each input vector has its own scale.
 
-    The products are added in 32-bit integers, so the only error is the rounding of weights to 1/127 of their row's
-    largest, and of inputs to 1/127 or 1/63 of their largest (:func:`kernels.int8_levels`).
+    Products are summed as 32-bit integers, so only rounding causes errors: weights are rounded to multiples of 1/127 of
+    the largest weight in their row, inputs to multiples of 1/127 or 1/63 of the largest input
+    (:func:`kernels.int8_levels`).
 
     Args:
-        relu: whether negative results become 0.
+        relu: whether to apply a ReLU to the result.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], relu: bool = False):
@@ -97,7 +98,7 @@ class Int8Linear(nn.Module):
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         levels = kernels.int8_levels()
         if levels is None:
-            raise ValueError("this processor has no 8-bit integer products")
+            raise ValueError("this processor does not support 8-bit integer products")
         self.levels = levels
         self.packed = kernels.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
         self.bias = None if bias is None else bias.detach().float().contiguous()
@@ -111,23 +112,23 @@ class Int8Linear(nn.Module):
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Divide rows (n, in) by their largest absolute numbers (n, 1). Returns both.
+        """Divide each row of ``x`` (n, in) by its largest absolute value. Returns the result and these values (n, 1).
 
-        They are the same for all layers of this kind.
+        The result can be used with any layer of this class.
         """
         x = x.float()
-        # from the minimum and maximum, because torch's norms are several times slower
+        # use the minimum and maximum, because torch's norms are several times slower
         largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
 
     def product_into(self, result: Tensor, inputs: Tuple[Tensor, Tensor]) -> None:
-        """Write the product into ``result`` (n, out), a part of a wider tensor."""
+        """Write the product into ``result`` (n, out), which is a slice of a wider tensor."""
         rows, largest = inputs
         self._rescale(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
-        """Compute result (n, out) = product (n, out) times each row's largest number (n, 1), plus the bias."""
+        """Compute result (n, out) = product (n, out) * largest (n, 1) + bias, followed by the ReLU if there is one."""
         if self.bias is None:
             torch.mul(product, largest, out=result)
         else:
@@ -137,7 +138,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadMemory(threading.local):
-    """Separate memory for each thread; empty in a copy, and in another process."""
+    """Separate memory for each thread. It is empty in a copy and in another process."""
 
     result: Optional[Tensor] = None
 
@@ -146,20 +147,20 @@ class _ThreadMemory(threading.local):
 
 
 OUTPUT_BLOCK = 4096
-"""Words in a block of :class:`WideLinear`."""
+"""Number of words per block of :class:`WideLinear`."""
 
 
 class WideLinear(nn.Module):
-    """The output projection, one block of the vocabulary at a time, into memory that every call reuses.
+    """An output projection that processes one block of the vocabulary at a time and reuses the memory of its result.
 
-    A new result for each step would be tens of megabytes that the system must first provide and clear, page by page,
-    which can cost more than the product. **Each call overwrites the previous call's result in the same thread.**
+    Otherwise the operating system would have to allocate and clear tens of megabytes for the result of each step, which
+    can take longer than the product. **Each call overwrites the result of the previous call in the same thread.**
 
     Args:
         weight: weight (V, in) of the projection.
         bias: bias (V,), or None.
-        make: function that makes a block's layer from its weight and bias: a :class:`PackedLinear` or
-            :class:`Int8Linear`.
+        make: function that creates the layer of a block, a :class:`PackedLinear` or :class:`Int8Linear`, from its
+            weight and bias.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
@@ -175,13 +176,13 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Make a layer with outputs (…, C) for the words with ids (C,) only; its weights are packed again."""
+        """Create a layer with outputs (…, C) for the words with ids (C,) only, with newly packed weights."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
         """Compute logits (…, V) in float32 from ``x`` (…, in).
 
-        A recurrent decoder passes ``rows``, which is None here: all words.
+        Recurrent decoders pass ``rows``, which must be None: the result contains all words.
         """
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
@@ -196,10 +197,10 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """fairseq's self-attention over all words at once by calls of its layers; fairseq's own reads their weights.
+    """fairseq's self-attention over a document, computed by calling its layers instead of reading their weights.
 
     Args:
-        attention: attention of an encoder layer; its layers are used.
+        attention: attention module of an encoder layer. Its linear layers are used.
     """
 
     takes_joint_projection = True
@@ -220,9 +221,9 @@ class DocumentAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, None]:
-        """Attend with ``query`` (S, B, d_m), which is also key and value, and a mask (B, S), True at padding.
+        """Compute self-attention of ``query`` (S, B, d_m), which is also the key and the value.
 
-        Returns (S, B, d_m) and None.
+        ``key_padding_mask`` (B, S) is True at padding. Returns (S, B, d_m) and None.
         """
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
@@ -236,14 +237,16 @@ logger = logging.getLogger(__name__)
 
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
-"""The smallest capabilities of NVIDIA GPUs that multiply in bfloat16 (Ampere) and in float16 (Volta) at full speed."""
+"""Smallest CUDA capabilities of GPUs that multiply at full speed in bfloat16 (Ampere) and float16 (Volta)."""
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
-    """Copy the model's modules in evaluation mode, with the same tensors; normalised weights are computed.
+    """Copy the model's modules, but not its tensors, and set them to evaluation mode.
+
+    Normalised weights are replaced with their current values.
 
     Args:
-        cast: applied to each floating-point parameter and buffer, once each, so that tied weights stay tied.
+        cast: function to apply once to each floating-point parameter and buffer. Tied weights stay tied.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
@@ -255,21 +258,21 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
         shared[id(buffer)] = cast(buffer) if cast is not None and buffer.is_floating_point() else buffer
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
-        shared[id(dictionary)] = dictionary  # dictionaries are large and never change, so they are shared
+        shared[id(dictionary)] = dictionary  # share dictionaries, which are large and never change
     shared.update((id(weight), weight) for weight in normalised_weights(model))
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
         if isinstance(module, LinearizedConvolution):  # otherwise fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
-    result.eval()  # not chained, because eval() returns nothing for a model that fairseq has prepared
+    result.eval()  # not chained: once fairseq has prepared a model for generation, its eval() returns None
     return result
 
 
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
-    """Replace each inner linear layer with more than one output by ``make(parent, name, layer)``."""
+    """Replace each linear layer inside ``module`` that has more than one output with ``make(parent, name, layer)``."""
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # subclasses are also left out, because they may compute something else
+        if not is_plain_linear(child):  # skip subclasses, too, because they may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -282,13 +285,13 @@ def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
 
 
 class _Products(NamedTuple):
-    """Kinds of matrix products of a copy on this processor.
+    """Kinds of matrix products in a copy on this processor.
 
     Attributes:
-        dtype: data type of all products except 8-bit integer ones.
-        packed: whether their weights are packed.
-        int8: whether there are 8-bit integer products.
-        memory: dtype of cached keys and values.
+        dtype: data type of all products other than 8-bit integer products.
+        packed: whether the weights of these products are packed.
+        int8: whether 8-bit integer products are used.
+        memory: data type of cached keys and values.
     """
 
     dtype: torch.dtype
@@ -298,13 +301,13 @@ class _Products(NamedTuple):
 
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
-    """Choose the kinds of matrix products for a dtype on this processor; the log names them."""
+    """Choose and log the kinds of matrix products for a dtype on this processor."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
     for wanted, there, name in narrow:
         if infer_dtype == wanted and not there:
-            _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products; using float32")
+            _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products, so float32 is used")
     dtype = torch.bfloat16 if has_bfloat16 and infer_dtype == "bf16" else torch.float32
     memory = torch.bfloat16 if has_bfloat16 and (levels or infer_dtype == "bf16") else torch.float32
     packed = kernels.can_pack_weights(dtype)
@@ -317,13 +320,13 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
 
 
 PROBE_ROWS = 40
-"""Number of hypotheses in the products for comparing dtypes."""
+"""Number of hypotheses in the products that compare the speed of dtypes."""
 PROBE_GAIN = 1.1
-"""Minimum speed-up of a narrower dtype to be chosen; a smaller one may be due to chance."""
+"""Minimum speed-up for choosing a narrower dtype. A smaller speed-up may be due to chance."""
 
 
 def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
-    """List the sizes (outputs, inputs) of the products in a decoder step, each with its number of occurrences."""
+    """List the sizes (outputs, inputs) of the products in a decoder step and how often each size occurs."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
@@ -336,11 +339,12 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 @functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
-    """Find the dtype with the fastest matrix products on this processor, by a short trial.
+    """Measure which dtype has the fastest matrix products on this processor.
+
+    Within a process, the result is the same for equal arguments.
 
     Args:
-        products: sizes (outputs, inputs), each with its number of occurrences. Equal arguments get the same answer
-            throughout a process.
+        products: sizes (outputs, inputs) and the number of occurrences of each.
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
@@ -356,7 +360,7 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
 
 
 def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
-    """Measure the shortest of several times of a product in each available dtype, fp32 first."""
+    """Return the shortest of several measured times of a product in each available dtype, fp32 first."""
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
     layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
@@ -368,7 +372,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        # the dtypes alternate, so that other programs disturb all of them; the first run is a warm-up
+        # alternate between the dtypes, so that other programs slow down all of them; the first run is a warm-up
         for _ in range(10):
             for name, layer in layers.items():
                 started = time.perf_counter()
@@ -378,8 +382,9 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """Resolve "auto" to a dtype for this model on its device; other values stay. Returns None for the model's own
-    dtype.
+    """Replace "auto" with a dtype for this model on its device, or None for the model's own dtype.
+
+    Other values are returned unchanged.
     """
     if infer_dtype != "auto":
         return infer_dtype
@@ -393,7 +398,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """Make a copy in float32 except for its products, since only these gain from narrower numbers on a CPU."""
+    """Create a copy in float32. Only matrix products, which are faster in narrower dtypes on a CPU, may use another."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -415,10 +420,10 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Replace self-attention's layers of queries, keys and values by a joint one; see ``self_attention_inputs``.
+    """Add a joint projection to queries, keys and values to a self-attention; see ``self_attention_inputs``.
 
-    In the search the three are small products, which are faster together, and 8-bit products then round their inputs
-    only once.
+    In a search, the three projections are small products, and one joint product is faster. With 8-bit products, the
+    inputs are then also rounded only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
@@ -431,11 +436,11 @@ def _join_projections(attention: Any) -> None:
 
 
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """Make the replacement of a linear layer in a copy."""
+    """Create the replacement of a linear layer in a copy."""
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
-    # fairseq's attention reads weights instead of calling layers. In the search, our attentions always call their
-    # layers.
+    # fairseq's attention reads the weights of its layers. In a search, this project's attention modules always call
+    # their layers instead.
     reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
@@ -444,16 +449,16 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _takes_over_relu(parent, name)
-    # the output of a Transformer's first feed-forward layer stays in the products' dtype for the second
+    # the first feed-forward layer of a Transformer returns the products' dtype, which the second layer reads
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
 def _takes_over_relu(layer: Any, name: str) -> bool:
-    """Tell whether the first feed-forward layer can apply the ReLU itself; the layer then skips its activation.
+    """Return whether a linear layer can apply the ReLU that follows it. If so, remove the separate activation.
 
-    This saves a pass over tensors that are four times as wide as all others.
+    This saves a pass over the activations of the feed-forward sublayer, which are four times as wide as all others.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
@@ -463,7 +468,7 @@ def _takes_over_relu(layer: Any, name: str) -> bool:
 
 
 def _replace_output(decoder: Any, products: _Products) -> None:
-    """Replace the output projection by a layer with packed blocks, if it covers all known words."""
+    """Replace the output projection with a layer of packed blocks, if it covers all known words."""
     output = getattr(decoder, "output_projection", None)
     wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
     if isinstance(output, SharedTableOutput):
@@ -481,13 +486,13 @@ def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -
 
 
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
-    """Make a copy in the requested dtype, on the model's device."""
+    """Create a copy in the requested dtype, on the model's device."""
     parameter = next(model.parameters())
     infer_dtype = _chosen_format(infer_dtype, model)
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
-        raise ValueError(f"--infer-dtype int8: for CPUs only; choose fp32, bf16, fp16 or auto on {parameter.device}")
+        raise ValueError(f"--infer-dtype int8 requires a CPU: choose fp32, bf16, fp16 or auto on {parameter.device}")
     if infer_dtype == "bf16" and parameter.is_cuda:
         capability = torch.cuda.get_device_capability(parameter.device)
         if capability < _WITH_BFLOAT16:
@@ -500,19 +505,19 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 
 
 class InferenceModel:
-    """A model and its copy for inference, which is made on demand and again after the model has changed.
+    """A model and its copy for inference, which is created on demand and again after the model has changed.
 
-    Several threads may share the copy: a forward pass changes nothing in it, except for buffers that each thread has
-    separately (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read
-    back; it is made again on demand.
+    Several threads may share the copy: a forward pass changes only buffers that are separate for each thread
+    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. It is
+    then created again on demand.
 
     Args:
-        model: one of this project's models; it is only read.
-        infer_dtype: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto", which is the fastest of them, or None
-            for the model's own dtype.
+        model: one of this project's models, which is not modified.
+        infer_dtype: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest of these, or None for
+            the model's own dtype.
 
     Raises:
-        ValueError: an unknown dtype, or, when the copy is made, one that the model's device does not support.
+        ValueError: the dtype is unknown or, when the copy is created, not supported by the model's device.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
@@ -523,9 +528,9 @@ class InferenceModel:
         self._forget_copy()
 
     def _forget_copy(self) -> None:
-        self._lock = threading.Lock()  # the lock makes threads that start together share one copy
+        self._lock = threading.Lock()  # ensures that threads that start together share one copy
         self._copy: Optional[nn.Module] = None
-        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the parameters at that time
+        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the parameters that were copied
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"model": self.model, "infer_dtype": self.infer_dtype}
@@ -535,8 +540,8 @@ class InferenceModel:
         self._forget_copy()
 
     def current(self) -> nn.Module:
-        """Return the copy, made from the current parameters."""
-        # loading a checkpoint either replaces a tensor or changes it in place, which increases its version
+        """Return a copy of the model with its current parameters."""
+        # loading a checkpoint replaces tensors or changes them in place, which increases their versions
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

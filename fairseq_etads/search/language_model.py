@@ -1,4 +1,4 @@
-"""Fusion with a language model (``--lm-path``): its log-probabilities are added to the ensemble's."""
+"""Fusion with a language model (``--lm-path``), which adds its log-probabilities to those from the ensemble."""
 
 import math
 from typing import Any, Optional, Sequence
@@ -12,11 +12,11 @@ from .terms import ActiveTerm, SearchTerm, TermBatch
 
 
 class LanguageModelTerm(SearchTerm):
-    """A language model in the search.
+    """A term that adds the weighted log-probabilities of a language model.
 
     Args:
         model: a fairseq language model.
-        weight: weight of its log-probabilities (``--lm-weight``).
+        weight: weight of the log-probabilities (``--lm-weight``).
     """
 
     def __init__(self, model: nn.Module, weight: float):
@@ -27,9 +27,9 @@ class LanguageModelTerm(SearchTerm):
         return (self.model,)
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        """Raise ValueError if the language model's first words are not the words of the summaries' models.
+        """Raise ValueError if the language model's first words differ from the words of the summarisation models.
 
-        A language model without a dictionary is not checked.
+        Language models without a dictionary are not checked.
         """
         has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in models)
         words = known_words(dictionary) if has_tail else len(dictionary)
@@ -42,7 +42,7 @@ class LanguageModelTerm(SearchTerm):
         raise ValueError(
             f"--lm-path: the language model must have the {words:,} known words of the summaries' dictionary, in the "
             f'same order, but has {found} as entry {first} instead of "{dictionary.symbols[first]}"; train it on data '
-            "made with --srcdict and that dictionary"
+            "prepared with --srcdict and that dictionary"
         )
 
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
@@ -52,22 +52,22 @@ class LanguageModelTerm(SearchTerm):
 class _LanguageModel(ActiveTerm):
     """A language model in one search.
 
-    It reads and scores only known words. A copied word of the document counts as the unknown word, both as the next
-    word and among the previous words.
+    Language models read and score only known words. Words copied from the document are treated as the unknown word,
+    both as next words and as previous words.
 
     Args:
         model: the language model, in evaluation mode.
-        weight: weight of its log-probabilities.
+        weight: weight of the log-probabilities.
         vocabulary: the vocabulary of :class:`TermBatch`.
     """
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
-        # a negative weight would reward, without limit, words that the language model finds unlikely
+        # with a negative weight, the reward for words that the language model finds improbable has no limit
         self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Add the next words' weighted log-probabilities, in place.
+        """Add the weighted log-probabilities of the next words, in place.
 
         Raises:
             ValueError: the model has fewer words than the ensemble.

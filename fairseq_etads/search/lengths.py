@@ -1,11 +1,11 @@
-"""Lengths of training texts, and a search's bounds from the summaries' lengths. Without torch and fairseq."""
+"""Lengths of training texts, and length bounds for a search. Imports neither torch nor fairseq."""
 
 from typing import Any, Dict, Iterable, Optional, Sequence
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""Percentiles stored in checkpoints, model folders and records of recipes."""
+"""Percentiles that are stored in checkpoints, model folders and records of recipes."""
 LONG = 40
-"""Number of tokens of the median summary from which beam search ends summaries too early."""
+"""Median length, in tokens, from which beam search ends summaries too early."""
 
 
 class Lengths:
@@ -15,7 +15,7 @@ class Lengths:
         counts: the length of each text; at least one.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no texts.
     """
 
     def __init__(self, counts: Iterable[int]):
@@ -24,21 +24,21 @@ class Lengths:
             raise ValueError("lengths of an empty list of texts")
 
     def mean(self, longest: Optional[int] = None) -> float:
-        """Return the mean length of the texts, truncated to ``longest`` tokens."""
+        """Return the mean length of the texts after truncating them to ``longest`` tokens."""
         kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
         return sum(kept) / len(kept)
 
     def at(self, percent: int) -> int:
-        """Return the length that ``percent`` per cent of the texts do not exceed."""
+        """Return the length that is not exceeded by ``percent`` per cent of the texts."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
-        """Return the percentiles of :data:`REMEMBERED` in a form for JSON."""
+        """Return the percentiles listed in :data:`REMEMBERED`, in a form for JSON."""
         return {str(percent): self.at(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:
-    """Tell whether a value has the form of :meth:`Lengths.percentiles`."""
+    """Return whether a value has the form of :meth:`Lengths.percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
         return False
     found: Sequence[Any] = list(value.values())
@@ -46,13 +46,14 @@ def are_percentiles(value: Any) -> bool:
 
 
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """Choose the shortest and the longest summary of a search from the percentiles of the training summaries.
+    """Choose the minimum and maximum length of summaries in a search from the lengths of the training summaries.
 
-    Beam search ends long summaries too early: with the median as their minimum, they become as long as the training
-    summaries. The length of short summaries depends on their content; for them the bounds only exclude the shortest
-    tenth and the longest hundredth.
+    Beam search ends long summaries too early. With the median as the minimum length, they become as long as the
+    training summaries. The length of short summaries depends on their content, so the bounds only exclude lengths in
+    the shortest tenth and the longest hundredth of the training summaries.
 
     Args:
+        percentiles: percentiles of the lengths; see :meth:`Lengths.percentiles`.
         longest: maximum number of tokens that the model can write.
     """
     median = percentiles["50"]

@@ -1,17 +1,18 @@
-"""Decoding options, each declared once here. Without torch and fairseq, so that ``--help`` is fast.
+"""Declarations of all decoding options. Imports neither torch nor fairseq, so that ``--help`` is fast.
 
-A field's name is the option's name on fairseq's command line; its metadata hold:
+The name of a field is the name of the option on fairseq's command line. The metadata of a field contain:
 
-- ``help``: for every ``--help``;
-- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: see :mod:`fairseq_etads.platform.option_checks`; a need
-  can be a kind of models (:data:`POINTER`, :data:`NO_POINTER`);
-- ``least_in_call``: a bound that fairseq does not have;
-- ``setting``: its name in :class:`~fairseq_etads.search.settings.SearchSettings` and as an argument of
+- ``help``: text for ``--help``;
+- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: see :mod:`fairseq_etads.platform.option_checks`;
+  ``needs`` can also list a kind of model (:data:`POINTER`, :data:`NO_POINTER`);
+- ``least_in_call``: lower bound in a call, which fairseq does not check;
+- ``setting``: name in :class:`~fairseq_etads.search.settings.SearchSettings` and among the arguments of
   ``SummaryGenerator``, if it differs;
-- ``tuned``: the values that ``etads-tune`` searches; ``tunable``: False if it cannot search the option.
+- ``tuned``: values that ``etads-tune`` searches;
+- ``tunable``: False if ``etads-tune`` cannot search the option.
 
 ``--task summarization`` inherits :class:`DecodingOptions`. The settings of the search, the options of a call
-(``call_options.py``), the space of ``etads-tune`` and the checks below read the same fields.
+(``call_options.py``), the search space of ``etads-tune`` and the checks below read the same fields.
 """
 
 from dataclasses import dataclass, field, fields
@@ -32,11 +33,11 @@ INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
 LENGTH_PENALTY_BETA = 5.0
 """Constant of Wu et al. 2016, equation 14."""
 LARGEST = 1_000_000
-"""Upper bound of all numbers in a call, such as a number of tokens."""
+"""Upper bound for all numbers in a call, such as a number of tokens."""
 
 
 POINTER, NO_POINTER = "a model with --pointer", "a model without --pointer"
-"""Kinds of models that an option can need."""
+"""Kinds of model that an option can require."""
 
 
 def _option(default: Any, help: str, **metadata: Any) -> Any:
@@ -48,12 +49,12 @@ class DecodingOptions:
     """Decoding options that fairseq does not have."""
 
     allow_unk: bool = _option(
-        False, "let pointer models write <unk>; by default they copy a word instead", needs=(POINTER,)
+        False, "let models with a pointer write <unk> (default: they copy a word instead)", needs=(POINTER,)
     )
     replace_unknown: bool = _option(
         False,
-        "replace an unknown word by the document's most attended word; fairseq's --replace-unk does the same, but "
-        "fairseq-generate refuses it for binarised data",
+        "replace each unknown word with the most attended word of the document, like fairseq's --replace-unk, which "
+        "fairseq-generate does not accept for binarised data",
         setting="replace_unk",
     )
     coverage_penalty: float = _option(
@@ -64,14 +65,16 @@ class DecodingOptions:
     )
     coverage_penalty_type: str = _option(
         "summary",
-        "summary: penalty for reading a word twice; wu: for leaving words unread",
+        "kind of coverage penalty: summary penalises reading words twice, wu penalises leaving words unread",
         choices=COVERAGE_KINDS,
         needs=("--coverage-penalty",),
     )
-    stepwise_coverage_penalty: bool = _option(False, "apply the coverage penalty in the beam at every step")
+    stepwise_coverage_penalty: bool = _option(
+        False, "apply the coverage penalty at every step of the beam search, not only to the final score"
+    )
     length_penalty_type: str = _option(
         "avg",
-        "form of the length penalty with --lenpen A: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
+        "kind of length penalty: with --lenpen A, avg divides by |Y|^A, and wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
         choices=LENGTH_KINDS,
         excludes={"--unnormalized": ""},
     )
@@ -84,25 +87,26 @@ class DecodingOptions:
     )
     ngram_ignore_tokens: str = _option(
         "",
-        "tokens exempt from --no-repeat-ngram-size, separated by spaces",
+        "tokens that may repeat in spite of --no-repeat-ngram-size, separated by spaces",
         needs=("--no-repeat-ngram-size",),
         tunable=False,
     )
     exact_length: int = _option(
         0,
-        "produce exactly N tokens before the end symbol (0: off; --min-len has no effect then)",
+        "produce exactly N tokens before the end symbol and ignore --min-len (0: off)",
         bounds=Bounds(0, what="(0: off)"),
     )
     min_sentences: int = _option(
         0,
-        f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)',
+        f'minimum number of sentences in a summary, which are separated by "{SENTENCE_MARK}" (0: off)',
         bounds=Bounds(0, what="(0: off)"),
     )
     extractive_weights: str = _option(
         "",
-        "five weights separated by commas, for a word's log p and for the paper's features: it is in the document, it "
-        "ends a bigram of it, it ends a trigram of it, it precedes the last word there; or release: the features and "
-        "weights of the authors' code; or release: and five weights of its features",
+        "five weights, separated by commas, for log p of a word and the paper's features: the word is in the document, "
+        "ends one of its bigrams, ends one of its trigrams, or precedes the last word there. release: the features and "
+        "weights of the authors' code. release: followed by five weights: the features of the authors' code with these "
+        "weights",
         tunable=False,
         excludes={"--score-reference": ""},
     )
@@ -114,38 +118,38 @@ class DecodingOptions:
     )
     selection: Optional[str] = _option(
         None,
-        "folder with the probabilities from etads-select: --pointer soft copies only words that a selector finds "
-        "likely (Gehrmann et al. 2018; fairseq-generate only)",
+        "folder with the probabilities from etads-select, which limit copying by --pointer soft to probable words "
+        "(Gehrmann et al. 2018; fairseq-generate only)",
     )
     selection_threshold: float = _option(
         0.15,
-        "with --selection, words with a probability above X may be copied",
+        "with --selection, copy only words with a probability above X",
         bounds=Bounds(below=1),
         needs=("--selection",),
     )
     selection_factor: float = _option(
         2.0,
-        "with --selection, factor of the probability of copying these words, before renormalising",
+        "with --selection, factor for the probability of copying these words, before renormalising",
         bounds=Bounds(above=0),
         needs=("--selection",),
     )
     shortlist: Optional[str] = _option(
         None,
-        "file made by etads-shortlist: run the softmax only over words that are frequent or associated with the "
-        "document's words, which is faster with a large vocabulary (default: over all words)",
+        "file created by etads-shortlist; limits the softmax to words that are frequent or associated with words of "
+        "the document, which is faster with a large vocabulary (default: all words)",
         tunable=False,
         excludes={"--score-reference": ""},
     )
     content_model: Optional[str] = _option(
         None,
-        "file made by etads-content: choose from all hypotheses of the beam by the score plus --content-weight times "
-        "the expected ROUGE",
+        "file created by etads-content; adds --content-weight times the expected ROUGE to the score of each hypothesis "
+        "before the best one is chosen",
         tunable=False,
         excludes={"--score-reference": "", "--sampling": ""},
     )
     content_weight: float = _option(
         3.0,
-        "weight of the expected ROUGE",
+        "weight of the expected ROUGE in the choice of a hypothesis",
         bounds=Bounds(above=0),
         needs=("--content-model", "--choose hypothesis"),
         without="without --content-model (of a model folder: without --choose hypothesis)",
@@ -153,14 +157,14 @@ class DecodingOptions:
     )
     early_stopping: Optional[str] = _option(
         None,
-        "rule for ending a document's search. fairseq: when --beam hypotheses have ended; admissible: when no "
-        "unfinished one can still become better; heuristic: when none would be better if it ended now, for half the "
-        "work (default: admissible with a coverage or wu length penalty, else fairseq)",
+        "when to end the search for a document. fairseq: --beam hypotheses have ended. admissible: no unfinished "
+        "hypothesis can still become better. heuristic: none would be better if it ended now, which needs half the "
+        "work (default: admissible with a coverage or wu length penalty, otherwise fairseq)",
         choices=EARLY_STOPPING,
     )
     infer_dtype: Optional[str] = _option(
         None,
-        "dtype in generation (default: the model's; auto: the fastest here, by a trial)",
+        "data type for generation (default: the model's; auto: the fastest on this processor in a short trial)",
         choices=INFER_DTYPES,
         tunable=False,
     )
@@ -168,7 +172,7 @@ class DecodingOptions:
 
 @dataclass
 class FairseqOptions:
-    """fairseq's own decoding options for which this project declares more than fairseq."""
+    """Decoding options of fairseq for which this project declares additional metadata."""
 
     beam: int = _option(5, "beam size", bounds=SIZE, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
     min_len: int = _option(1, "minimum number of tokens of a summary", excludes={"--exact-length": ""}, least_in_call=0)
@@ -176,13 +180,13 @@ class FairseqOptions:
     max_len_b: int = _option(200, "maximum number of tokens of a summary", least_in_call=1)
     lenpen: float = _option(
         1.0,
-        "length penalty: below 1 for shorter summaries, above 1 for longer ones",
+        "length penalty; below 1 for shorter summaries, above 1 for longer summaries",
         bounds=Bounds(-100, most=100),
         excludes={"--unnormalized": ""},
         setting="len_penalty",
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
     )
-    unnormalized: bool = _option(False, "compare log-probabilities without dividing by the length penalty")
+    unnormalized: bool = _option(False, "compare log-probabilities without dividing them by the length penalty")
     no_repeat_ngram_size: int = _option(
         0,
         "never repeat N consecutive tokens in a summary (0: off)",
@@ -191,23 +195,27 @@ class FairseqOptions:
     )
     temperature: float = _option(
         1.0,
-        "temperature: divides the logits",
+        "temperature, by which the logits are divided",
         bounds=Bounds(above=0),
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
     )
     unkpen: float = _option(
         0.0,
-        "subtracted from the unknown word's log-probability",
+        "number to subtract from the log-probability of the unknown word",
         needs=("--allow-unk", NO_POINTER),
         without="on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
         setting="unk_penalty",
     )
-    match_source_len: bool = _option(False, "limit the number of tokens of a summary to its source's")
+    match_source_len: bool = _option(False, "limit a summary to the number of tokens of its source")
     nbest: int = _option(1, "number of summaries returned per document", bounds=SIZE)
     print_alignment: Optional[str] = _option(None, "also return alignments to the source", choices=ALIGNMENTS)
     lm_weight: float = _option(0.0, "weight of the language model's log-probabilities", needs=("--lm-path",))
-    diverse_beam_strength: float = _option(0.5, "strength of the groups' penalty", needs=("--diverse-beam-groups",))
-    retain_dropout_modules: Any = _option(None, "modules with dropout also in inference", needs=("--retain-dropout",))
+    diverse_beam_strength: float = _option(
+        0.5, "strength of the penalty between groups of beams", needs=("--diverse-beam-groups",)
+    )
+    retain_dropout_modules: Any = _option(
+        None, "modules that apply dropout in inference, too", needs=("--retain-dropout",)
+    )
 
 
 CHOICES = ("content", "hypothesis", "none")
@@ -219,15 +227,15 @@ class FolderOptions:
 
     choose: str = _option(
         "none",
-        "by the folder's content model, choose as summary: sentences of all hypotheses of a diverse beam search and of "
-        "the whole document (content); or one hypothesis of the beam, by its score and its expected ROUGE "
-        "(hypothesis). none: the hypothesis with the best score",
+        "what to choose as summary with the folder's content model. content: sentences from all hypotheses of a "
+        "diverse beam search and from the whole document. hypothesis: the hypothesis with the best sum of score and "
+        "weighted expected ROUGE. none: the hypothesis with the best score",
         choices=CHOICES,
         tunable=False,
     )
     choose_words: int = _option(
         0,
-        "largest number of words of the chosen sentences (0: 1.15 times the mean of the training summaries)",
+        "maximum number of words in the chosen sentences (0: 1.15 times the mean of the training summaries)",
         bounds=Bounds(0, what="(0: by the training summaries)"),
         needs=("--choose content",),
     )
@@ -240,7 +248,7 @@ DECLARED: Mapping[str, Any] = {
 
 
 def setting_of(name: str) -> str:
-    """Return an option's name in the settings of the search."""
+    """Return the name of an option in the settings of the search."""
     setting: str = DECLARED[name].metadata.get("setting", name)
     return setting
 
@@ -256,7 +264,7 @@ def kind_of(name: str) -> type:
 
 
 def problem(name: str, value: Any) -> str:
-    """Return the requirement that an option's value violates; empty if it violates none."""
+    """Return the requirement that a value of an option violates; empty if the value is valid."""
     option, kind = DECLARED[name], kind_of(name)
     limits = option.metadata
     if value is None and option.default is None:
@@ -273,7 +281,7 @@ def problem(name: str, value: Any) -> str:
 
 
 def refusal(name: str, value: Any) -> str:
-    """Return the full reason for refusing an option's value; empty if the value is possible."""
+    """Return the error message for an invalid value of an option; empty if the value is valid."""
     wanted = problem(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
@@ -285,8 +293,8 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_poi
 
     Args:
         given: options that differ from their defaults.
-        present: all options, including fairseq's; missing ones are off.
-        has_pointer: whether one of the models can copy; None: not yet known, and not checked.
+        present: all options, including fairseq's; missing options are off.
+        has_pointer: whether one of the models can copy. If None, this is not yet known and not checked.
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}

@@ -1,9 +1,9 @@
-"""Scores of hypotheses: length and coverage penalties, and an upper bound of an unfinished hypothesis's score.
+"""Scores of hypotheses: length and coverage penalties, and an upper bound for the scores of unfinished hypotheses.
 
     score(Y) = log P(Y) / lp(Y) - cp(Y)
 
-|Y| counts the words and the end symbol, as fairseq does, so the empty summary has length 1. Coverage sums the decoder's
-attention over the same |Y| steps.
+As in fairseq, |Y| is the number of words including the end symbol, so the empty summary has length 1. Coverage is the
+sum of the decoder's attention over the same |Y| steps.
 """
 
 import math
@@ -29,20 +29,18 @@ Number = TypeVar("Number", int, float, Tensor)
 
 
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``; otherwise raise a ValueError that names the option and the
-    choices.
-    """
+    """Return ``value`` if it is one of ``choices``. Otherwise raise a ValueError with the option and its choices."""
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {listed(choices)}')
     return value
 
 
 def check_options(settings: Any) -> None:
-    """Raise ValueError if a field of a dataclass of settings has an impossible value."""
+    """Raise ValueError if a field of a settings dataclass has an invalid value."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # the settings hold the parsed parts of a text, which need no further check
+            # a tuple in the settings was parsed from a text and needs no further check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
@@ -58,10 +56,10 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
     """Compute the length penalty lp(Y), the divisor of log P(Y).
 
     Args:
-        length: |Y| with the end symbol, at least 1; a number, or a tensor of any shape.
-        alpha: strength; 0 is no normalisation.
-        beta: used by "wu" only.
-        kind: "wu" is ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), "avg" is |Y|^alpha (fairseq's).
+        length: |Y| including the end symbol, at least 1; a number or a tensor of any shape.
+        alpha: strength of the penalty; 0: no normalisation.
+        beta: constant that is used only by "wu".
+        kind: "wu" for ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), "avg" for |Y|^alpha (fairseq).
 
     Raises:
         ValueError: an unknown kind.
@@ -76,18 +74,18 @@ def coverage_penalty(
 ) -> Tensor:
     """Compute the coverage penalty cp(Y), which is subtracted from the normalised log-probability.
 
-    It is at least 0 for weights of at least 0.
+    The penalty is not negative if the weight is not.
 
     Args:
-        coverage: c_j (…, S), the sum over the hypothesis's steps of the attention to source token j, before any gate.
+        coverage: c_j (…, S), the attention to source token j, before any gate, summed over the steps of the hypothesis.
         weight: the weight w.
-        kind: "summary" is w Σ_j (max(c_j, 1) - 1), a penalty for reading twice; "wu" is -w Σ_j log(min(c_j, 1)), a
-            penalty for leaving the source unread (Wu et al. 2016, equation 14).
-        padding_mask: (B, S), True at padding, for a coverage of (B, …, S); padding never counts.
+        kind: "summary" for w Σ_j (max(c_j, 1) - 1), which penalises reading words twice; "wu" for
+            -w Σ_j log(min(c_j, 1)), which penalises leaving words unread (Wu et al. 2016, equation 14).
+        padding_mask: (B, S), True at padding, for a coverage (B, …, S). Padding is ignored.
 
     Returns:
-        Penalties (…). With "wu" a token without any attention costs 87 w (the logarithm of the smallest float32), not
-        infinity.
+        Penalties (…). With "wu", a token without attention costs 87 w instead of infinity, because the logarithm of the
+        smallest float32 is -87.
 
     Raises:
         ValueError: an unknown kind.
@@ -104,18 +102,18 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """Scoring of hypotheses. The fields are decoding options, declared in :mod:`.options`.
+    """Scoring of hypotheses. The fields are decoding options, which are declared in :mod:`.options`.
 
     Attributes:
         len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0: no normalisation.
-        normalize_scores: divide log P by the length penalty (off with ``--unnormalized``).
+        normalize_scores: whether to divide log P by the length penalty (False with ``--unnormalized``).
         length_penalty_type, length_penalty_beta: kind and beta of :func:`length_penalty`.
         coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; weight 0: off.
-        stepwise_coverage_penalty: subtract the coverage cost also when extensions are selected, not only from the final
-            score.
+        stepwise_coverage_penalty: whether to subtract the coverage cost also in the selection of extensions, not only
+            from the final score.
 
     Raises:
-        ValueError: a kind that does not exist or a number out of range.
+        ValueError: a kind does not exist, or a number is out of range.
     """
 
     len_penalty: float = FairseqOptions.lenpen
@@ -129,11 +127,11 @@ class Scoring:
     def __post_init__(self) -> None:
         check_options(self)
         if self.stepwise_coverage_penalty and not self.coverage_penalty:
-            raise ValueError("--stepwise-coverage-penalty needs a weight: give --coverage-penalty too")
+            raise ValueError("--stepwise-coverage-penalty needs a weight: also set --coverage-penalty")
 
     @property
     def penalised(self) -> bool:
-        """Tell whether this score differs from fairseq's."""
+        """Return whether this score differs from fairseq's."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
     def divisor(self, length: int) -> float:
@@ -156,7 +154,7 @@ class Scoring:
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Compute the scores (…) of hypotheses with ``length`` tokens, log P (…) and coverage cost cp (…)."""
+        """Compute the scores (…) of hypotheses from ``length``, ``log_probs`` (…) and the coverage ``cost`` (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -169,19 +167,21 @@ class Scoring:
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
     ) -> Tensor:
-        """Compute an upper bound (B, beam) of the scores of unfinished hypotheses.
+        """Compute an upper bound (B, beam) for the scores of unfinished hypotheses.
 
         Args:
-            log_probs: log P of the words so far (B, beam).
-            shortest, longest: bounds of their final lengths |Y|; longest may be (B,), a number per document.
-            cost: cp of the words so far (B, beam); None: no coverage penalty.
-            source_lengths: (B,) tokens without padding; needed for a coverage penalty of kind "wu".
-            gain: upper bound of the growth of log P in each remaining step: 0, unless a negative --unkpen rewards the
-                unknown word or a term of the search adds to it.
+            log_probs: log P (B, beam) of the words so far.
+            shortest, longest: bounds of the final length |Y|. ``longest`` may be a tensor (B,) with one number per
+                document.
+            cost: cp (B, beam) of the words so far, or None without a coverage penalty.
+            source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
+            gain: upper bound for the increase of log P in each remaining step. It is 0 unless a negative --unkpen
+                rewards the unknown word or a term of the search adds to log P.
 
-        log P only falls, and lp is monotone in the length, so log P / lp is largest at one of the two ends. The
-        "summary" cost only grows, because coverage does. The "wu" cost falls, but each step spends an attention of 1:
-        by Jensen's inequality the logarithms of S numbers with the sum n add up to at most S log(n / S).
+        log P only decreases, and lp is monotone in the length, so log P / lp is largest for the shortest or the longest
+        summary. The "summary" cost only increases, because coverage does. The "wu" cost decreases, but the attention of
+        each step sums to 1. By Jensen's inequality, the logarithms of S numbers with the sum n add up to at most
+        S log(n / S).
         """
         if isinstance(longest, Tensor):
             largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
@@ -201,7 +201,7 @@ class Scoring:
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe(self) -> str:
-        """Describe the formula, for the log."""
+        """Return the formula of the score as a text for the log."""
         name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
         text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
         text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"

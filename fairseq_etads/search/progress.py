@@ -1,4 +1,4 @@
-"""Progress reports of a search: the best hypothesis so far of each document."""
+"""Progress reports of a search: the best hypothesis of each document so far."""
 
 from typing import Callable, List, NamedTuple, Optional
 
@@ -9,32 +9,32 @@ from .hypotheses import ActiveHypotheses, Finished, take_beams
 
 
 class StepAttention(NamedTuple):
-    """Attention to the document at one step, and its copy distribution: (S,), or (B, beam, S) for a batch.
+    """Attention to the document and copy distribution at one step: (S,), or (B, beam, S) for a batch.
 
-    Each is None if the models do not have it.
+    Each is None if the models do not return it.
     """
 
     attention: Optional[Tensor] = None
     copying: Optional[Tensor] = None
 
     def continued(self, parents: Tensor) -> "StepAttention":
-        """Take the entries of the beams ``parents`` (B, beam) that are continued, from (B, beam or 1, S)."""
+        """Select the entries of the continued beams ``parents`` (B, beam) from tensors (B, beam or 1, S)."""
         beam = parents.size(1)
         return StepAttention(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
 
     def of(self, document: int, beam: int) -> "StepAttention":
-        """Take the entries of one hypothesis, from (B, beam, S)."""
+        """Select the entries of one hypothesis from tensors (B, beam, S)."""
         return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
 
 class BestSoFar(NamedTuple):
-    """The best hypothesis of a document after a step, among finished and active ones.
+    """The best hypothesis of a document after a step, finished or active.
 
     Attributes:
         row: the document's row in the batch.
-        tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
-        score: score of the hypothesis; for an unfinished one, its score if it ended here.
-        read: attention of its last word; empty if it has ended.
+        tokens: (t,), ids of the dictionary. The last one is the end symbol if the hypothesis has ended.
+        score: score of the hypothesis. An active hypothesis is scored as if it ended here.
+        read: attention of the last word; empty if the hypothesis has ended.
     """
 
     row: int
@@ -44,8 +44,8 @@ class BestSoFar(NamedTuple):
 
 
 OnStep = Callable[[List[BestSoFar]], None]
-"""Called after each step but the last, with the unfinished documents. Its exceptions end the search and are raised to
-the caller, so it can stop a search.
+"""Function called after each step except the last, with the unfinished documents. Its exceptions end the search and are
+passed to the caller, so the function can stop a search.
 """
 
 
@@ -62,11 +62,11 @@ def best_so_far(
 
     Args:
         step: number of the step, from 0.
-        live: the active hypotheses after this step; B documents are left.
-        scores: scores (B, beam) of the active hypotheses if they ended now; -inf in slots that are used up.
+        live: active hypotheses of the B remaining documents after this step.
+        scores: scores (B, beam) of the active hypotheses as if they ended now; -inf in used-up slots.
         parents: (B, beam), the beam that each active hypothesis continues.
-        read: attention in this step, by the beams before it: (B, beam or 1, S).
-        vocabulary: translates ids of the output to ids of the dictionary; None: they are the same.
+        read: attention in this step, (B, beam or 1, S), for the beams before the step.
+        vocabulary: translates search ids to ids of the dictionary; None if they are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)

@@ -12,10 +12,10 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """A model for scoring references: every reference has a probability.
+    """Wrapper of a model for scoring references, under which every reference has a probability.
 
-    A switch pointer mixes generating and copying instead of choosing the more probable one. Distributions have at least
-    ``width`` words (0: their own); words beyond the model's own have probability 0.
+    A switch pointer mixes generating and copying instead of choosing the more probable of the two. Distributions are
+    extended to ``width`` words (0: not extended), and words that the model lacks have probability 0.
     """
 
     def __init__(self, model: Any, width: int):
@@ -34,7 +34,7 @@ class _Scored:
             return scores
         probs: Tensor = self.model.get_normalized_probs(net_output, log_probs=False, sample=sample)
         probs = nn.functional.pad(probs, (0, max(0, self.width - probs.size(-1))))
-        return probs.log() if log_probs else probs  # an ensemble's probabilities are averaged before the logarithm
+        return probs.log() if log_probs else probs  # ensembles average probabilities before taking the logarithm
 
 
 def score_references(
@@ -43,16 +43,16 @@ def score_references(
     """Score the references of a batch.
 
     Args:
-        models: an ensemble.
-        sample: a batch with the references as ids of the dictionary in "target" (B, T).
+        models: the models of an ensemble.
+        sample: a batch with references in "target" (B, T), as ids of the dictionary.
         pad: id of the padding symbol.
-        score: fairseq's scorer, given the models and the batch with "target" as extended ids.
+        score: function that calls fairseq's scorer with models and a batch with extended ids in "target".
 
     Raises:
-        ValueError: the batch has no references.
+        ValueError: the batch contains no references.
 
     Returns:
-        The scorer's hypotheses, one per document, with the references' own ids as "tokens".
+        The scorer's hypotheses, one per document, with the original ids of the reference in "tokens".
     """
     references = sample.get("target")
     if references is None:
@@ -60,8 +60,8 @@ def score_references(
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
-        # Such words become unknown, as in training. Otherwise a reference with one word that is not a candidate would
-        # have no probability.
+        # Words that the model cannot produce become the unknown word, as in training. Otherwise a single such word
+        # would give the whole reference probability 0.
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1

@@ -1,7 +1,7 @@
-"""The rules of a search step, which forbid words or dictate one, according to the options.
+"""Rules of a search step, which forbid words or force a word, depending on the options.
 
 A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
-because fairseq's results depend on it.
+because the results depend on the order.
 """
 
 import math
@@ -16,15 +16,15 @@ from .settings import SearchSettings, SpecialTokens
 
 
 class Source(NamedTuple):
-    """The search's view of the documents."""
+    """Padding and lengths of the documents in a search."""
 
-    padding: Optional[Tensor]  # (B, S), True at padding; None if the source is not tokens
+    padding: Optional[Tensor]  # (B, S), True at padding; None if the source does not consist of tokens
     lengths: Tensor  # (B,), counted as in fairseq
     width: int  # S
 
     @classmethod
     def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
-        """Read padding and lengths from a batch, which may also be speech, as in fairseq."""
+        """Read padding and lengths from a batch, which may also contain speech, as in fairseq."""
         if "src_tokens" in net_input:
             tokens = net_input["src_tokens"]
             padding = tokens.eq(pad) if tokens.dim() == 2 else None
@@ -40,7 +40,7 @@ class Source(NamedTuple):
         raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
 
     def token_counts(self) -> Tensor:
-        """Count the tokens of each document (B,), with the end symbol and without padding."""
+        """Count the tokens of each document (B,), including the end symbol but not padding."""
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
     def select(self, documents: Tensor) -> "Source":
@@ -51,19 +51,20 @@ class Source(NamedTuple):
 
 @dataclass
 class Step:
-    """One step of the search, as its rules see it. B documents are left; W is the number of words.
+    """The data of a search step that rules read and change, for B remaining documents and W words.
 
     Attributes:
-        number: number of the step, from 0, which is also the number of words so far.
+        number: number of the step, from 0. It is also the number of words so far.
         lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
-        live: the hypotheses so far, for all beams in the first step, too.
+        live: hypotheses so far, for all beams even in the first step.
         source: the documents.
-        longest: (B,), maximum number of tokens of each summary before the end symbol.
-        dictated: (B,), each document's word of the prefix, padding after its prefix; None after all prefixes.
-        forced: (B,), bool, True for documents with such a word; None if there is none.
+        longest: (B,), maximum number of tokens in each summary before the end symbol.
+        dictated: (B,), next word of each document's prefix, or padding if the prefix has ended; None after the end of
+            all prefixes.
+        forced: (B,), bool, True for documents with a word in ``dictated``; None if ``dictated`` is.
         decided_against: mask of words; see :attr:`Ensemble.decided_against`.
-        constraints: (B, n), packed, or None.
-        unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
+        constraints: packed constraints (B, n), or None.
+        unknown, end: (B, beam), scores of the unknown word and the end symbol before any rule.
     """
 
     number: int
@@ -86,7 +87,11 @@ class Step:
             self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
 
     def forbid_end(self, where: Optional[Tensor] = None) -> None:
-        """Forbid the end symbol ``where`` (B, beam or 1; None: everywhere), except for forced documents."""
+        """Forbid the end symbol, except for forced documents.
+
+        Args:
+            where: mask (B, beam or 1) of hypotheses that must not end, or None for all.
+        """
         end = self.lprobs[..., self.special.eos]
         if self.forced is not None:
             free = ~self.forced[:, None]
@@ -103,13 +108,13 @@ Rule = Callable[[Step], None]
 def rules_of(
     settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
-    """List the rules of all steps, in order.
+    """List the rules to apply in every step, in order.
 
     Args:
         settings: the resolved settings.
         special: the special tokens, as search ids.
-        shortest_limit: the smallest of :attr:`Step.longest`.
-        end_always_counts: whether a term needs the end symbol's score; see
+        shortest_limit: the smallest number in :attr:`Step.longest`.
+        end_always_counts: whether a term needs the score of the end symbol; see
             :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]
@@ -148,11 +153,12 @@ class UnknownWordPenalty:
 
 
 class EndAtGreatestLength:
-    """Force the end of a summary of the maximum length.
+    """Force summaries to end at their maximum length.
 
     Args:
-        shortest_limit: step before which no document has reached its maximum length.
-        ending_is_free: with ``--exact-length`` ending is not the model's choice, so it does not count in the score.
+        shortest_limit: first step in which a summary may have reached its maximum length.
+        ending_is_free: whether the score ignores the end symbol. This is the case with ``--exact-length``, where the
+            model does not choose the end.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -168,10 +174,10 @@ class EndAtGreatestLength:
 
 
 def keep_to_prefix(step: Step) -> None:
-    """``--prefix-size``: allow only the prefix's word where it has one.
+    """``--prefix-size``: allow only the next word of the prefix, until the prefix ends.
 
-    A word that cannot be chosen gets the unknown word's score, because it is not on the document's list
-    (``--large-vocabulary-trick``) or is the unknown word and that is forbidden.
+    If this word has probability 0, it receives the unknown word's score. This happens to words outside the document's
+    list (``--large-vocabulary-trick``) and to the unknown word if it is forbidden.
     """
     if step.dictated is None or step.forced is None:
         return
@@ -179,8 +185,8 @@ def keep_to_prefix(step: Step) -> None:
     index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
     before = lprobs.gather(2, index)
     scores = torch.where(before.isneginf(), step.unknown[:, :, None], before)
-    # If the prefix ends with the end symbol, the whole beam ends like its first hypothesis, the only one that has
-    # followed the prefix.
+    # If the prefix ends with the end symbol, all hypotheses end with the scores of the first one, because only this one
+    # has followed the prefix.
     ended = word.eq(step.special.eos) & step.forced
     scores = torch.where(ended[:, None, None], scores[:, :1], scores)
     forced = step.forced[:, None, None]
@@ -211,14 +217,14 @@ class LeastSentences:
         tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # the start symbol first
         tokens[:, :, 0] = mark
         is_mark = tokens.eq(mark)
-        # (B, beam), number of words that follow a mark or the start symbol
+        # number of words (B, beam) that follow a mark or the start symbol
         begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
         step.forbid_end(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
 
 
 def suppress_words(step: Step) -> None:
-    """``tokens_to_suppress``: these words are written only where the prefix has them."""
-    # one by one: they are few, and an index list would be copied to a GPU in every step
+    """``tokens_to_suppress``: forbid these words, except where the prefix contains them."""
+    # one by one, because an index list would be copied to a GPU in every step, and the words are few
     for word in step.special.suppressed:
         scores = step.lprobs[..., word]
         if step.forced is None:
@@ -228,7 +234,7 @@ def suppress_words(step: Step) -> None:
 
 
 def end_at_source_length(step: Step) -> None:
-    """``--match-source-len``: end a summary as long as its source, unless the prefix continues."""
+    """``--match-source-len``: end a summary when it is as long as its source, unless the prefix continues."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
     step.lprobs.masked_fill_(over[:, None, None], -math.inf)
@@ -237,13 +243,13 @@ def end_at_source_length(step: Step) -> None:
 
 
 class NGramBlocker:
-    """``--no-repeat-ngram-size``: forbid words that complete an n-gram of the hypothesis again.
+    """``--no-repeat-ngram-size``: forbid words that would repeat an n-gram of the hypothesis.
 
-    It uses tensor operations on any device; fairseq's own blocker needs its CUDA extension.
+    Unlike fairseq's blocker, which needs its CUDA extension, this class uses tensor operations on any device.
 
     Args:
         size: n, at least 1.
-        ignored: ids of tokens that may repeat; an n-gram that contains one is never blocked.
+        ignored: ids of tokens that may repeat. An n-gram that contains one of them is never blocked.
     """
 
     def __init__(self, size: int, ignored: Iterable[int] = ()):
@@ -254,7 +260,7 @@ class NGramBlocker:
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # these summaries must end
+        exempt = step.longest.le(step.number)  # summaries that must end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
@@ -265,11 +271,11 @@ class NGramBlocker:
         Args:
             tokens: (rows, t), int64, the words so far without the start symbol.
             lprobs: (rows, V), log-probabilities of the next word.
-            exempt: (rows,), bool, True where nothing is forbidden because the next word is dictated.
+            exempt: (rows,), bool, True for rows in which the next word is forced, so that no word is forbidden.
 
-        A row that would be left without any word keeps all its words, because the search must be able to continue. The
-        end symbol is never among the words so far, so this happens only if it is forbidden, too, and all other words
-        are used up.
+        If this would forbid all words of a row, they all stay allowed, because the search must be able to continue. The
+        end symbol never completes a repeated n-gram, so this happens only if another rule forbids the end symbol and no
+        other word is left.
         """
         n, length = self.size, tokens.size(1)
         if length < n:
@@ -285,25 +291,25 @@ class NGramBlocker:
             repeats &= ~exempt.unsqueeze(1)
         words = ngrams[:, :, -1]
         before = lprobs.gather(1, words)
-        # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
+        # several n-grams may end in the same word, so add instead of writing: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
-        if lprobs.device.type != "cpu" or wordless.any():  # always done on a GPU, where any() would synchronise
+        if lprobs.device.type != "cpu" or wordless.any():  # unconditional on a GPU, where any() would synchronise
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 
 def keep_to_switch_decisions(step: Step) -> None:
     """``--pointer switch``: forbid words that the models' switches have decided against.
 
-    They stay allowed for a hypothesis that would otherwise have no word (its end is forced, or every word of the
-    document would repeat an n-gram), and if constraints require them.
+    The words stay allowed if constraints require them or if a hypothesis would have no other word, because its end is
+    forced or every word of the document would repeat an n-gram.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:
         return
     if step.constraints is not None:
         required = torch.zeros_like(against[:, 0]).scatter(1, step.constraints[:, 1:], True)  # (B, W)
-        required[:, 0] = False  # 0 only fills and separates packed constraints
+        required[:, 0] = False  # in packed constraints, 0 is only a separator and padding
         against = against & ~required[:, None]
     none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
     lprobs.masked_fill_(against & ~none_left, -math.inf)

@@ -1,4 +1,4 @@
-"""Settings of a search: the decoding options, combined with the models and the dictionary."""
+"""Settings of a search: the decoding options, resolved for the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,53 +18,56 @@ _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search; ``scoring`` has the ones that change the score.
+    """Settings of a search. Those that change the score are in ``scoring``.
 
-    :mod:`.options` declares the users' options, with defaults and bounds.
+    The options of users, with their defaults and bounds, are declared in :mod:`.options`.
 
     Attributes:
-        beam_size: number of hypotheses that are extended at every step, per document (``--beam``).
-        max_len_a, max_len_b: numbers a and b: a summary of S source tokens has at most a S + b tokens before the end
-            symbol.
-        max_len_per_document: whether S is the document's own length. Otherwise it is the length of the longest document
-            in the batch, with padding, as in fairseq.
-        max_len: maximum number of tokens of a summary, including the end symbol; 0: the models' number of positions.
+        beam_size: number of hypotheses per document that are extended in every step (``--beam``).
+        max_len_a, max_len_b: the summary of a document with S tokens has at most ``max_len_a`` * S + ``max_len_b``
+            tokens before the end symbol.
+        max_len_per_document: whether S is the document's own length. Otherwise S is the length of the longest document
+            in the batch, including padding, as in fairseq.
+        max_len: maximum number of tokens in a summary, including the end symbol, or 0 for the models' number of
+            positions.
         min_len: minimum number of tokens before the end symbol.
-        unk_penalty: number subtracted from the unknown word's log-probability (``--unkpen``).
+        unk_penalty: number to subtract from the log-probability of the unknown word (``--unkpen``).
         temperature: divisor of the logits.
-        match_source_len: limit a summary to its source's number of tokens (``--match-source-len``: exactly that
-            number).
-        no_repeat_ngram_size: never repeat this number of consecutive words in a summary; 0: off.
-        lm_weight: weight of the language model's log-probabilities, if there is one.
-        extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
-        recombine: keep only the best of the hypotheses that share this number of last words; 0: off.
+        match_source_len: end a summary at the latest when it has as many tokens as its source
+            (``--match-source-len``).
+        no_repeat_ngram_size: number of consecutive words that a summary never repeats; 0: off.
+        lm_weight: weight of the language model's log-probabilities, if there is a language model.
+        extractive_weights: weights of log p and the features of ABS, or () if the score is log p.
+        recombine: keep only the best of the hypotheses that end in the same words, this number of them; 0: off.
         tokens_to_suppress: words that are never produced.
-        ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
-        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
+        ngram_ignore_tokens: words that may repeat. An n-gram that contains one of them is never blocked.
+        exact_length: exact number of tokens before the end symbol, which then does not change the score; 0: off.
         min_sentences: minimum number of sentences, separated by the sentence mark, before the end; 0: off.
-        selection_threshold, selection_factor: with probabilities of words in a batch ("selection"), a pointer copies
-            only words with a probability above the threshold, and the factor multiplies their probability of being
-            copied.
-        early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
-            one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
-            "admissible" if the score is not fairseq's.
-        nbest: number of the returned hypotheses that the caller reads; at most ``beam_size``.
-        infer_dtype: "fp32", "bf16", "fp16" or "int8" copies of this project's models, or "auto", the fastest of them on
-            this processor; None: the models' own dtype.
-        keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
-        print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
-        allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
-        replace_unk: replace an unknown word by the most attended word of the source, and return in "alignment" the
-            position of that word for each token.
-        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
-            or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
-        scoring: the settings that determine the score of a hypothesis.
+        selection_threshold, selection_factor: if a batch contains probabilities of words ("selection"), a pointer
+            copies only words with a probability above the threshold, and their probability of being copied is
+            multiplied by the factor.
+        early_stopping: condition for ending the search for a document. "fairseq": ``beam_size`` hypotheses have ended.
+            "admissible": no unfinished hypothesis can still become one of the ``nbest`` best. "heuristic": none would
+            become one of them by ending in the next step. None: "admissible" if the score is not fairseq's, otherwise
+            "fairseq".
+        nbest: number of returned hypotheses that the caller reads, at most ``beam_size``.
+        infer_dtype: "fp32", "bf16", "fp16" or "int8" to use copies of this project's models in this dtype, "auto" for
+            the fastest of these on this processor, or None for the models' own dtype.
+        keep_attention: return the attention of each hypothesis, as fairseq does. This needs memory for beam x S x T
+            numbers.
+        print_alignment: "hard" or "soft" to also return alignments to the source, derived from the attention.
+        allow_unk: let models with a pointer write the unknown word. By default, they copy a word instead.
+        replace_unk: replace an unknown word with the most attended word of the source, and return the position of that
+            word for each token in "alignment".
+        copied_positions: also return "copied_from": the position in ``src_tokens`` from which each token was copied, or
+            -1 if it was generated. This requires a model with a pointer and another pass over the summaries.
+        scoring: settings that determine the score of a hypothesis.
 
     Raises:
-        ValueError: an option has an impossible value or is incompatible with another.
+        ValueError: an option has an invalid value or is incompatible with another.
     """
 
-    beam_size: int = 1  # fairseq's SequenceGenerator has 1, its commands 5
+    beam_size: int = 1  # the default of fairseq's SequenceGenerator; its commands use 5
     max_len_a: float = FairseqOptions.max_len_a
     max_len_b: int = FairseqOptions.max_len_b
     max_len: int = 0
@@ -73,7 +76,7 @@ class SearchSettings:
     temperature: float = FairseqOptions.temperature
     match_source_len: bool = FairseqOptions.match_source_len
     no_repeat_ngram_size: int = FairseqOptions.no_repeat_ngram_size
-    lm_weight: float = 1.0  # fairseq's SequenceGenerator has 1, its commands 0
+    lm_weight: float = 1.0  # the default of fairseq's SequenceGenerator; its commands use 0
     extractive_weights: Tuple[float, ...] = ()
     recombine: int = DecodingOptions.recombine
     tokens_to_suppress: Tuple[str, ...] = ()
@@ -95,12 +98,12 @@ class SearchSettings:
 
     @classmethod
     def option_names(cls) -> Tuple[str, ...]:
-        """Return the names of all options, including the score's."""
+        """Return the names of all options, including the options of the score."""
         return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
 
     @classmethod
     def of(cls, **options: Any) -> "SearchSettings":
-        """Make settings from options by name, including the score's.
+        """Create settings from the names and values of options, including the options of the score.
 
         Raises:
             TypeError: an option does not exist.
@@ -130,20 +133,20 @@ class SearchSettings:
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
-        """Return a copy with a value in place of every default that depends on the models.
+        """Return a copy in which every default that depends on the models is replaced with a value.
 
         Args:
             strategy: fairseq's search object, which selects extensions.
             has_pointer: whether one of the models can copy.
-            vocabulary_size: number of entries of the target dictionary.
-            positions: maximum number of tokens of a summary, including the end symbol, for which all models have
+            vocabulary_size: number of entries in the target dictionary.
+            positions: maximum number of tokens in a summary, including the end symbol, for which all models have
                 positions.
 
         Raises:
             ValueError: an option is incompatible with these models or this strategy.
         """
         if self.copied_positions and not has_pointer:
-            raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
+            raise ValueError("copied_positions requires a model with a pointer (--pointer)")
         longest = self.max_len or int(positions)  # some models return 1e5, which is a float
         if not (self.exact_length or self.match_source_len or self.max_len_a):
             check_least_length(self.min_len, min(self.max_len_b, longest - 1))
@@ -151,8 +154,7 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, which other strategies do not
-        # use
+        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, unlike in other strategies
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -177,14 +179,14 @@ class SearchSettings:
 
 
 def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
-    """Return the words of a batch's documents that pointers may copy; None if the batch does not restrict them."""
+    """Return the words that pointers may copy from a batch's documents, or None if the batch does not restrict them."""
     if "selection" not in sample:
         return None
     return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
 
 
 def check_least_length(min_len: int, longest: int) -> None:
-    """Raise ValueError if no summary of at most ``longest`` tokens has ``min_len``."""
+    """Raise ValueError if the minimum length ``min_len`` exceeds the maximum length ``longest``."""
     if max(min_len, 0) > longest:
         raise ValueError(
             f"--min-len {min_len} is more than the longest summary allowed here, {longest} tokens "
@@ -194,14 +196,14 @@ def check_least_length(min_len: int, longest: int) -> None:
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the dictionary's entries that the search treats specially.
+    """Ids of the dictionary entries that the search treats specially.
 
     Attributes:
         pad, unk: padding and the unknown word.
-        eos: the symbol at the end of a summary, and at its start unless another symbol is given.
-        suppressed: words that are never produced unless a prefix dictates them.
-        may_repeat: words that may repeat: an n-gram with one of them is never blocked.
-        sentence_mark: the symbol between sentences; -1 if no number of sentences is required.
+        eos: symbol at the end of a summary, and at its start unless another start symbol is given.
+        suppressed: words that are never produced unless a prefix contains them.
+        may_repeat: words that may repeat. An n-gram that contains one of them is never blocked.
+        sentence_mark: symbol between sentences, or -1 if no number of sentences is required.
     """
 
     pad: int
@@ -213,14 +215,14 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
-        """Look up the words of the settings.
+        """Look up the words in the settings.
 
         Args:
             dictionary: the target dictionary.
-            eos: the end symbol, if it is not the dictionary's.
+            eos: the end symbol, if it differs from the dictionary's.
 
         Raises:
-            ValueError: one of the words is not in the dictionary, or the end symbol is to be suppressed.
+            ValueError: one of the words is not in the dictionary, or the end symbol is among the suppressed words.
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
@@ -240,7 +242,7 @@ class SpecialTokens:
 
 
 def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
-    """Look up the ids of words, which must be among the dictionary's known words."""
+    """Look up the ids of words. Raises ValueError for words that are not known words of the dictionary."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):

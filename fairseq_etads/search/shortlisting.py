@@ -1,7 +1,8 @@
-"""A search with a shortlist: the words that a batch's documents may need, and the model's outputs for these words only.
+"""Search with a shortlist: select the words that a batch may need, and compute only the outputs for these words.
 
-The words of a batch are the union of its documents' lists, and each document's distribution is a softmax over its own
-list, so that its summary does not depend on the other documents. The search works with columns of the union.
+The words of a batch are the union of its documents' lists. The distribution for each document is a softmax over the
+document's own list, so that its summary does not depend on the other documents. Words are represented by columns of
+the union.
 """
 
 import functools
@@ -25,9 +26,10 @@ from .settings import SpecialTokens
 
 
 def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
-    """Raise ValueError if a model's softmax cannot run over a shortlist, or a search might need other words.
+    """Raise ValueError if a model's softmax cannot be limited to a shortlist, or if a search might need other words.
 
     Args:
+        models: models of the ensemble.
         strategy: fairseq's search object.
     """
     for model in models:
@@ -61,25 +63,27 @@ def batch_candidates(
 ) -> Candidates:
     """Return the words of the softmax for a batch.
 
-    Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
+    Each document's list includes the words of its prefix and constraints. All lists include the special tokens of the
+    search.
 
     Args:
-        prefix: words (B, T) that the summaries start with, or None.
+        prefix: words (B, T) with which the summaries begin, or None.
         constraints: packed constraints (B, n), or None.
         start: the start symbol.
+        beam: the beam size.
     """
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
         extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # keeps other documents in the batch from limiting the beam size
+    least = 2 * beam + 1  # so that other documents in the batch cannot limit the beam size
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
 def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
-    """Convert special tokens and the start symbol to search ids; they are on every document's list."""
+    """Convert the special tokens and the start symbol, which are on every document's list, to search ids."""
     words = candidates.words.tolist()
     column = {word: number for number, word in enumerate(words)}.__getitem__
     columns = replace(
@@ -93,11 +97,11 @@ def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tu
 
 
 def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[str, Any]:
-    """Make the extra encoder outputs that restrict the softmax to the candidates.
+    """Create the additional encoder outputs that restrict the softmax to the candidates.
 
     Args:
         src_tokens: the documents (B, S).
-        candidates: the words of the softmax.
+        candidates: words of the softmax.
     """
     decoder = model.decoder
     has_pointer = decoder_capabilities(model).pointer is not None
@@ -107,7 +111,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """Make an output layer for the candidates only, from states (…, in) to logits (…, C)."""
+    """Create an output layer for the candidates only. It maps states (…, in) to logits (…, C)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

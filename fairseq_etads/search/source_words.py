@@ -1,6 +1,6 @@
-"""Post-process finished summaries from their source: replaced unknown words, alignments, copied positions.
+"""Post-process finished summaries with their source: replace unknown words, add alignments and copied positions.
 
-Each function changes the hypotheses in place. Attention is (S, T), S source tokens by T tokens of the summary.
+Each function changes the hypotheses in place. Attention is (S, T), for S source tokens and T tokens of the summary.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -21,14 +21,14 @@ from .shortlisting import restricted
 def replace_unknown_words(
     results: Results, src_tokens: Tensor, special: SpecialTokens, source_dictionary: Any, target_dictionary: Any
 ) -> None:
-    """Replace each unknown word in "tokens" by the source's most attended known word.
+    """Replace each unknown word in "tokens" with the most attended known word of the source.
 
-    It sets "alignment" (T,) to the position of the most attended known word for every token, not counting padding.
+    "alignment" (T,) is set to the position of the most attended known word for every token, not counting padding.
 
     Args:
         src_tokens: the documents (B, S).
-        source_dictionary: the source's dictionary; None: unknown words stay and are only aligned.
-        target_dictionary: the summaries' dictionary, which grows by the replacements that it lacks.
+        source_dictionary: the source's dictionary, or None to align unknown words without replacing them.
+        target_dictionary: the summaries' dictionary, to which missing replacements are added.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
@@ -42,9 +42,9 @@ def replace_unknown_words(
 
 
 def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """Find the position (T,) of the most attended known word for each token, and whether (T,) there is one.
+    """Find the position (T,) of the most attended known word for each token, and whether it exists, (T,) bool.
 
-    In a source (S,) without known words the position is the first one.
+    In a source (S,) without known words, the position is the first one.
     """
     is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
     position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
@@ -52,7 +52,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
 
 
 def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Translate ids (n,) of the source's dictionary to the target's, which grows by words that it lacks."""
+    """Translate ids (n,) of the source's dictionary to ids of the target's, to which missing words are added."""
     if source_dictionary is target_dictionary:
         return words
     spelt = [source_dictionary[word] for word in words.tolist()]
@@ -67,10 +67,12 @@ def add_copied_positions(
     selection: Optional[Selection] = None,
     candidates: Optional[Candidates] = None,
 ) -> None:
-    """Set "copied_from" (T,): for each token its position in the source, or -1 if it was generated.
+    """Set "copied_from" (T,): the position in the source from which each token was copied, or -1 if it was generated.
 
-    It runs ``model`` once more over the finished summaries. The model has a pointer, copies words of ``selection`` and
-    generates words of ``candidates``.
+    Args:
+        model: a model with a pointer, which is run once more over the finished summaries.
+        selection: words that the model may copy, or None for all.
+        candidates: words that the model may generate, or None for all.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
@@ -94,7 +96,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment" like fairseq: pairs of positions for ``kind`` "hard", a row of weights per token for "soft"."""
+    """Set "alignment" as fairseq does: to pairs of positions for ``kind`` "hard", to rows of weights for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

@@ -1,8 +1,8 @@
-"""fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to the search.
+"""fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to this project's search.
 
-They keep a state, fail on unsuitable numbers, and expect ids of the dictionary, while the search works with extended
-ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore every search has its own copy, made by
-:func:`for_one_search`.
+fairseq's objects have a state, fail for unsuitable numbers, and expect ids of the dictionary, while the search uses
+extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore :func:`for_one_search` creates a copy for each
+search.
 """
 
 import copy
@@ -20,15 +20,15 @@ from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
 GREEDY_SCORE = 1.0
-"""Score of a greedy hypothesis among sampled ones; log P is at most 0."""
+"""Score that marks a greedy hypothesis among sampled ones, for which log P is at most 0."""
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
-    """Beam search that penalises the i-th best continuation of a hypothesis, i from 0, by ``diversity_rate`` times i.
+    """Beam search that subtracts ``diversity_rate`` times i from the score of the i-th best extension, i from 0.
 
-    So extensions of several parents survive (Li et al. 2016). The penalty remains part of a hypothesis's score.
-    fairseq's class counts from 1 and has no penalty in the first step, so that it prefers short hypotheses, which
-    differ less.
+    The penalty, which ranks the extensions of each parent, lets extensions of more parents survive (Li et al. 2016).
+    It remains part of a hypothesis's score. fairseq's class counts from 1 and applies no penalty in the first step.
+    Therefore it prefers short hypotheses, which are less diverse.
     """
 
     def step(
@@ -50,9 +50,11 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Samples all hypotheses of a document word by word, except one, which is greedy. Both kinds share the decoder's
-    calls. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log P: it is the first of the document's
-    results, and can be recognised at any position.
+    """Samples all hypotheses of a document word by word, except one, which is greedy.
+
+    Sampled and greedy hypotheses are decoded in the same batch. The greedy hypothesis has the score
+    :data:`GREEDY_SCORE` instead of its log P. It is therefore the first result of the document and can be recognised
+    at every step.
     """
 
     def step(
@@ -65,9 +67,7 @@ class SamplingWithGreedy(fairseq_search.Search):
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Draw one extension of each hypothesis. Returns scores, words and parents, (B, beam) each.
 
-        See fairseq's ``Search.step``.
-
-        The log-probabilities are (B, beam, V) in the first step, too.
+        The log-probabilities are (B, beam, V) even in the first step. See fairseq's ``Search.step``.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
         is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
@@ -77,7 +77,7 @@ class SamplingWithGreedy(fairseq_search.Search):
         if lprobs.device.type == "cpu":
             probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
-        else:  # on a GPU, drawing for all rows is faster than synchronising to find the sampled rows
+        else:  # on a GPU, drawing for all rows is faster than synchronising to select the sampled rows
             words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
@@ -85,15 +85,16 @@ class SamplingWithGreedy(fairseq_search.Search):
 
 
 def draw_indices(probs: Tensor) -> Tensor:
-    """Draw one index per row (…, n) of unnormalised probabilities like ``torch.multinomial``, without its checks.
+    """Draw one index for each row of unnormalised probabilities (…, n).
 
-    On a GPU these checks wait for the probabilities.
+    Unlike ``torch.multinomial``, this function does not check the probabilities. On a GPU, these checks would wait for
+    them.
     """
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
 class DrawnOnDevice(fairseq_search.Sampling):
-    """fairseq's sampling without waiting for a GPU: the same distribution, but other random numbers."""
+    """fairseq's sampling without waiting for a GPU. The distribution is the same, but the random numbers differ."""
 
     def step(
         self,
@@ -110,7 +111,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # keep the most probable words while their sum is below p, and one more
+            # keep the most probable words with a sum below p, and the next one
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -129,10 +130,10 @@ class DrawnOnDevice(fairseq_search.Sampling):
 
 
 class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
-    """fairseq's class for ``prefix_allowed_tokens_fn``, with one copy of all words allowed in a step to the device."""
+    """fairseq's class for ``prefix_allowed_tokens_fn``, with a single copy to the device in each step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """Return 0 for words that may follow and minus infinity for all others, in the shape of ``x`` (rows, 1, V)."""
+        """Return a tensor in the shape of ``x`` (rows, 1, V): 0 for allowed words, minus infinity for all others."""
         numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
         told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
         rows, words = [], []
@@ -147,7 +148,7 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
 
 
 class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
-    """fairseq's class for ``--constraints``, which reads single numbers: it works on the CPU, wherever models run."""
+    """fairseq's class for ``--constraints``, run on the CPU because it reads single numbers."""
 
     def init_constraints(self, batch_constraints: Tensor, beam_size: int) -> None:
         super().init_constraints(batch_constraints.cpu(), beam_size)
@@ -166,7 +167,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, ...]:
-        """Perform fairseq's step with one copy to the CPU and one back."""
+        """Run fairseq's step with one copy to the CPU and one copy back."""
         if lprobs.device.type == "cpu":
             return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
         before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
@@ -185,11 +186,11 @@ ON_DEVICE = {
     fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
     fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
 }
-"""fairseq's search classes -> replacements with the same results and less waiting for a GPU."""
+"""fairseq's search classes -> replacements with the same results that wait less for a GPU."""
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError for numbers with which one of fairseq's search classes would fail.
+    """Raise ValueError for options with which one of fairseq's search classes would fail.
 
     Args:
         beam: the value of ``--beam``.
@@ -210,15 +211,15 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def continues_in_place(strategy: Any) -> bool:
-    """Tell whether each hypothesis continues in its own slot, so that a finished one cannot reappear in another."""
+    """Return whether each hypothesis continues in its own slot, so that a finished one cannot reappear in another."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Find the largest beam size, up to ``beam``, for which the strategy has enough words among V + K = ``width``."""
+    """Return the largest beam size, up to ``beam``, for which V + K = ``width`` words suffice."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two strategies need twice as many words from a single hypothesis
+        beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)
@@ -227,12 +228,13 @@ def widest_beam(strategy: Any, beam: int, width: int) -> int:
 def for_one_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
-    """Copy the strategy with its own state, which numbers documents by their rows in the batch.
+    """Copy a strategy for a search. The copy has its own state and identifies documents by their rows in the batch.
 
     Args:
-        vocabulary: the search's vocabulary; None: ids are the dictionary's.
-        ids: the documents' numbers, by which ``prefix_allowed_tokens_fn`` knows them.
-        device: the device on which the search runs.
+        strategy: fairseq's search object.
+        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
+        ids: numbers that identify the documents for ``prefix_allowed_tokens_fn``.
+        device: device on which the search runs.
     """
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
@@ -250,11 +252,13 @@ def for_one_search(
 
 
 class _AllowedWords:
-    """A ``prefix_allowed_tokens_fn`` that takes and returns extended ids, and identifies documents by their rows.
+    """A ``prefix_allowed_tokens_fn`` that accepts and returns extended ids and identifies documents by their rows.
 
     Args:
-        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Ids that the
-            document's summary cannot contain are left out.
+        function: (number of the document, ids (t,) so far) -> allowed next ids, all as ids of the dictionary. Allowed
+            ids that cannot occur in the document's summary are dropped.
+        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
+        ids: number of the document in each row.
     """
 
     def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
@@ -277,23 +281,32 @@ def extended_constraints(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Convert packed constraints from dictionary ids to extended ids, on the CPU; None if the strategy has none.
+    """Convert packed constraints from ids of the dictionary to extended ids, on the CPU.
 
     Args:
         constraints: packed constraints (B, n), or None.
-        longest: maximum number of tokens of each summary before the end symbol.
+        strategy: fairseq's search object.
+        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
+        dictionary: the target dictionary.
+        special: ids of the special tokens.
+        longest: maximum number of tokens in each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
+    Returns:
+        Packed constraints, or None if the strategy does not use constraints.
+
     Raises:
-        NotImplementedError: the strategy does not support constraints.
-        ValueError: it needs constraints, or no summary can meet a document's constraints.
+        NotImplementedError: constraints are given, but the strategy does not support them.
+        ValueError: the strategy requires constraints, or no summary can meet the constraints of a document.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:
             raise NotImplementedError(f"{type(strategy).__name__} does not support constraints on the summary")
         return None
     if constraints is None:
-        raise ValueError("--constraints: the input has none; fairseq-interactive reads them after a tab on each line")
+        raise ValueError(
+            "--constraints: the input contains no constraints; fairseq-interactive reads them after a tab on each line"
+        )
     constraints, extended = constraints.cpu(), []
     vocabulary = None if vocabulary is None else vocabulary.to("cpu")
     for row, packed in enumerate(constraints):
@@ -310,7 +323,7 @@ def extended_constraints(
             ids = phrase if vocabulary is None else vocabulary.own_words(phrase, row)
             if len(ids) < len(phrase) or never & set(phrase.tolist()):
                 raise ValueError(
-                    f'--constraints: the summary of document {row + 1} of the batch cannot hold "'
+                    f'--constraints: the summary of document {row + 1} of the batch cannot contain "'
                     f'{" ".join(dictionary[word] for word in phrase.tolist())}": a token must be one of the words that '
                     "the model can write or copy for this document"
                 )

@@ -1,8 +1,9 @@
-"""Terms of the search: objects that change the score of every word at every step, or of finished hypotheses.
+"""Terms of the search: objects that change the scores of words at every step, or the scores of finished hypotheses.
 
-A :class:`SearchTerm` belongs to a generator. For each batch it makes an :class:`ActiveTerm`, which the search calls at
-every step. The language model (``--lm-path``) is a term. So are the features of ABS (``--extractive-weights``), which
-their system registers with :func:`register_option_term`. ``SummaryGenerator(..., terms=[...])`` takes further ones.
+A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
+at every step. The language model (``--lm-path``) is a term. So are the features of ABS (``--extractive-weights``),
+which are registered by their system with :func:`register_option_term`. Further terms can be passed as
+``SummaryGenerator(..., terms=[...])``.
 """
 
 import abc
@@ -18,11 +19,11 @@ from .options import SYSTEMS, flag
 
 
 class TermBatch(NamedTuple):
-    """The batch of B documents of one search.
+    """The batch of B documents in a search.
 
     Attributes:
-        net_input: the models' input; "src_tokens" (B, S) are ids of the documents' dictionary.
-        vocabulary: translates between ids of the dictionary and search ids; None: they are the same.
+        net_input: input of the models. "src_tokens" (B, S) contains ids of the documents' dictionary.
+        vocabulary: object that translates between ids of the dictionary and search ids; None if they are the same.
         dictionary: the summaries' dictionary.
     """
 
@@ -31,22 +32,22 @@ class TermBatch(NamedTuple):
     dictionary: Any
 
     def search_ids(self, words: Tensor) -> Tensor:
-        """Translate ids of the dictionary (B, n) to search ids, the indices of log-probabilities.
+        """Translate ids of the dictionary (B, n) to search ids, which are the indices of log-probabilities.
 
-        A word that can be neither generated nor copied becomes the unknown word.
+        Words that can be neither generated nor copied become the unknown word.
         """
         return words if self.vocabulary is None else self.vocabulary.search_ids(words)
 
 
 class ActiveTerm(abc.ABC):
-    """A term in one search. B is the number of unfinished documents; beam is 1 in the first step.
+    """A term in one search. B is the number of unfinished documents, and beam is 1 in the first step.
 
     Attributes:
-        largest_gain: upper bound of the term's addition to a word's score in one step. Early stopping relies on it. The
-            default, infinity, is always correct, but prevents searches with ``--early-stopping admissible`` from ending
-            early.
-        scale: factor, above 0, by which the term multiplies the given scores before it adds to them.
-        end_always_counts: whether the end symbol's score counts even if ``--exact-length`` gives the length.
+        largest_gain: upper bound for the amount that the term adds to the score of a word in one step. Early stopping
+            relies on this bound. The default, infinity, is always correct, but prevents searches with
+            ``--early-stopping admissible`` from ending early.
+        scale: positive factor by which the term multiplies the given scores before adding to them.
+        end_always_counts: whether to include the score of the end symbol even if ``--exact-length`` fixes the length.
     """
 
     largest_gain: float = math.inf
@@ -58,20 +59,20 @@ class ActiveTerm(abc.ABC):
         """Change the scores of the next words in place.
 
         Args:
-            lprobs: log-probabilities (B, beam, W) by search id.
-            tokens: search ids (B, beam, t) of the words so far, the start symbol first.
+            lprobs: log-probabilities (B, beam, W), indexed by search id.
+            tokens: search ids (B, beam, t) of the start symbol and the words so far.
         """
 
     def select(self, documents: Tensor) -> "ActiveTerm":
-        """Return the term for the documents with indices (n,). Override it if the term has a state per document."""
+        """Return the term for the documents with these indices (n,). Override this if there is a state per document."""
         return self
 
     def reorder(self, parents: Tensor) -> None:  # noqa: B027  # optional
-        """Let each hypothesis continue another one. Override it if the term has a state per hypothesis.
+        """Assign the states of old hypotheses to new ones. Override this if there is a state per hypothesis.
 
         Args:
-            parents: (B, beam'), index of each new hypothesis's parent among the beams of the last :meth:`add_to`, after
-                :meth:`select`.
+            parents: (B, beam'), index of the parent of each new hypothesis, among the beams in the last call of
+                :meth:`add_to`. The documents are those after :meth:`select`.
         """
 
 
@@ -79,8 +80,8 @@ class SearchTerm(abc.ABC):
     """A term of a generator.
 
     Attributes:
-        reranks: whether :meth:`finish` changes the order of the hypotheses. The search then continues until it has
-            ``beam_size`` of them.
+        reranks: whether :meth:`finish` changes the order of the hypotheses. If so, the search continues until
+            ``beam_size`` hypotheses have ended.
     """
 
     reranks: bool = False
@@ -89,7 +90,7 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term runs.
 
-        They are in evaluation mode during a search, and their numbers of positions limit its summaries.
+        They are in evaluation mode during a search, and their numbers of positions limit the length of summaries.
         """
         return ()
 
@@ -98,21 +99,21 @@ class SearchTerm(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
-        """Make the term for one search, or None if it adds nothing to this batch.
+        """Create the term for one search, or return None if the term has no effect on this batch.
 
         Raises:
-            ValueError: the term is incompatible with this data.
+            ValueError: the term is incompatible with this batch.
         """
 
     def finish(self, results: Results, batch: TermBatch) -> None:  # noqa: B027  # optional
         """Add keys to the finished hypotheses, or change their scores and order, in place.
 
-        Their "tokens" are ids of the dictionary.
+        The "tokens" of hypotheses are ids of the dictionary.
         """
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:
-    """Compute an upper bound of the total that the terms, in order, add to a word's log-probability in a step."""
+    """Compute an upper bound for the amount that all terms together add to a word's log-probability in a step."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain
@@ -132,18 +133,18 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
 
     Args:
         option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: function from the given value to the value in the settings, which is false if the option is off; it
-            raises ValueError for an impossible value.
-        make: function from the parsed value to the term.
+        parse: function that converts the given value to the value in the settings, which is falsy if the option is off.
+            It raises ValueError for invalid values.
+        make: function that creates the term from the parsed value.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
 def parse_option(option: str, value: Any) -> Any:
-    """Return the value of a registered option in the settings; () if the option is off.
+    """Convert the given value of a registered option to its value in the settings, which is () if the option is off.
 
     Raises:
-        ValueError: the value is impossible, or the system that the option belongs to is missing.
+        ValueError: the value is invalid, or the option's system is missing.
     """
     if option in _OPTION_TERMS:
         return _OPTION_TERMS[option].parse(value)
@@ -154,6 +155,6 @@ def parse_option(option: str, value: Any) -> Any:
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:
-    """Make the terms of the registered options that are on."""
+    """Create the terms of all registered options that are on."""
     values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
     return [term.make(value) for term, value in values if value]

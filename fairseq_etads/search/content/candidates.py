@@ -1,4 +1,4 @@
-"""Choose sentences of a document, and sentences written for it, by a content model."""
+"""Choose the sentences of a summary with a content model, among sentences of the document and generated sentences."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,12 +8,12 @@ from .model import ContentModel
 
 
 class Candidate(NamedTuple):
-    """A sentence that a summary may have.
+    """A candidate sentence for a summary.
 
     Attributes:
-        words: its words.
-        number: index of the document's sentence; None: a written one.
-        written: index among the written sentences; None: one of the document's.
+        words: words of the sentence.
+        number: index among the document's sentences, or None for a generated sentence.
+        written: index among the generated sentences, or None for a sentence of the document.
     """
 
     words: List[str]
@@ -22,14 +22,14 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The sentences of a summary in order, and their expected ROUGE (:meth:`Expectation.rouge`)."""
+    """The sentences chosen for a summary, in order, and their expected ROUGE (:meth:`Expectation.rouge`)."""
 
     sentences: List[Candidate]
     score: float
 
 
 def stems(words: Sequence[str]) -> List[str]:
-    """Stems of words, as ROUGE compares them."""
+    """Return the stems of words, which ROUGE compares."""
     return Settings().tokenizer.tokenize(" ".join(words))
 
 
@@ -49,12 +49,12 @@ def choose_sentences(
 
     Args:
         sentences: words of each sentence of the document.
-        probabilities: probability of each of them from an extractor; missing ones are 0.
+        probabilities: probability of each of these sentences, from an extractor; missing probabilities are 0.
         written: words of further candidates, such as the sentences of all hypotheses.
-        most_words: largest number of words (default: by the summaries of training).
+        most_words: maximum number of words (default: :data:`LONGEST` times the mean of the training summaries).
 
     Returns:
-        the choice; without sentences if no candidate has words.
+        The choice, which contains no sentences if no candidate has words.
     """
     document = [stems(sentence) for sentence in sentences]
     expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)
@@ -67,15 +67,15 @@ def choose_sentences(
 def merged(
     sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
 ) -> List[Candidate]:
-    """Merge a document's sentences and written ones, each once.
+    """Merge a document's sentences with generated sentences and drop duplicates of generated ones.
 
-    A written sentence comes after the first of the document's sentences with which it has the most different stems in
-    common.
+    A generated sentence is placed after the sentence of the document with which it shares the most distinct stems, or
+    after the first of several such sentences.
 
     Args:
         sentences: words of the document's sentences.
-        document: the same as stems.
-        written: words of the written sentences.
+        document: stems of the document's sentences.
+        written: words of the generated sentences.
     """
     words = [set(sentence) for sentence in document]
     seen = {tuple(sentence) for sentence in document}

@@ -1,4 +1,4 @@
-"""Choose the sentences of a summary by their expected ROUGE under a content model."""
+"""Choose the sentences of a summary that maximise the expected ROUGE under a content model."""
 
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -8,17 +8,17 @@ from .features import MOST_COUNTED, Item, grams
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
 LONGEST = 1.15
-"""Largest number of words of a summary, in proportion to the mean of training."""
+"""Maximum number of words in a summary, as a multiple of the mean of the training summaries."""
 FEWEST_WORDS = 3
-"""Sentences of fewer words are not chosen."""
+"""Minimum number of words in a chosen sentence."""
 SAME = 0.6
-"""Two sentences that share this proportion of the shorter one's words are not chosen together."""
+"""Two sentences are not chosen together if they share more than this proportion of the words of the shorter one."""
 WIDTH = 10
-"""Number of sets of sentences kept in the search."""
+"""Beam size: the number of sets of sentences that the search extends."""
 
 
 class Expectation(NamedTuple):
-    """Expected words and bigrams of the reference of a document.
+    """Expected words and bigrams in the reference summary of a document.
 
     Attributes:
         items: probability of each item.
@@ -29,9 +29,10 @@ class Expectation(NamedTuple):
     length: float
 
     def rouge(self, sentences: Sequence[Sequence[str]]) -> float:
-        """Expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times its expected ROUGE-2 F1.
+        """Compute the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times its expected ROUGE-2 F1.
 
-        An F1 is 2 × (expected number of common grams) / (number of its grams + expected number of the reference's).
+        F1 is 2 × (expected number of common grams) / (number of grams in the summary + expected number in the
+        reference).
 
         Args:
             sentences: stems of each sentence.
@@ -50,14 +51,15 @@ class Expectation(NamedTuple):
 
 
 def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
-    """Search the set of sentences with the largest expected ROUGE, by a beam over growing sets.
+    """Choose the set of sentences with the largest expected ROUGE, by beam search over sets of increasing size.
 
     Args:
-        sentences: stems of each candidate, in the order in which a summary has them.
-        most_words: largest number of words of a summary. If every candidate is longer, the best single one is chosen.
+        sentences: stems of each candidate, in the order of a summary.
+        expectation: expected content of the reference.
+        most_words: maximum number of words in a summary. If every candidate is longer, the best one is chosen.
 
     Returns:
-        numbers of sentences, ascending; empty if there are no words.
+        Indices of sentences in ascending order; empty if there are no words.
     """
     words: List[Set[str]] = [set(sentence) for sentence in sentences]
     usable = [number for number, sentence in enumerate(sentences) if len(sentence) >= FEWEST_WORDS]
@@ -84,6 +86,6 @@ def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_wo
 
 
 def _alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
-    """Tell whether two sentences are the same or have too many words in common."""
+    """Return whether two sentences are the same or have too many words in common."""
     common = len(words[one] & words[other])
     return one == other or common > SAME * min(len(words[one]), len(words[other]))

@@ -1,7 +1,8 @@
-"""Features of a document's words and bigrams, from which the content model predicts whether the summary has them.
+"""Features of a document's words and bigrams, from which the content model predicts whether the summary contains them.
 
-An *item* is a word or bigram (a *gram*) with a count k: the summary has it if the gram occurs in the summary at least k
-times, as ROUGE counts. Words are stems. Bigrams of a document do not cross its sentences.
+An *item* is a word or bigram (a *gram*) together with a count k. A summary contains the item if the gram occurs in it
+at least k times, which corresponds to the counts of ROUGE. Words are stems. Bigrams of a document do not cross its
+sentences.
 """
 
 import math
@@ -15,22 +16,22 @@ Item = Tuple[Gram, int]
 Sentences = Sequence[Sequence[str]]
 
 MOST_COUNTED = {1: 4, 2: 1}
-"""Number of words of a gram -> the largest count of an item."""
+"""Number of words in a gram -> largest count of an item."""
 DOCUMENTS = 8000
 """Default number of training documents for which features are computed."""
 PRIOR_WEIGHT = 10.0
-"""Weight of the mean over all items in an item's prior, as a number of documents."""
+"""Weight of the mean over all items in the prior of an item, as a number of documents."""
 WIDTHS = {1: 21, 2: 26}
-"""Number of words of a gram -> number of features."""
+"""Number of words in a gram -> number of features."""
 
 
 def grams(words: Sequence[str], order: int) -> Iterator[Gram]:
-    """List the grams of ``order`` words in a text, in order."""
+    """Iterate over the grams of ``order`` words in a text."""
     return zip(*(words[start:] for start in range(order)))
 
 
 def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
-    """Count the grams of a summary; they may cross sentences, as in ROUGE."""
+    """Count the grams of a summary. They may cross sentences, as in ROUGE."""
     return Counter(grams([word for sentence in sentences for word in sentence], order))
 
 
@@ -40,11 +41,12 @@ def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
 
 
 class Priors:
-    """Proportion of the training documents with an item that also have it in their summaries.
+    """Prior probability of an item: the proportion of summaries with the item among the documents that contain it.
 
     Attributes:
-        counts: item -> number of documents that have it, and number of these that have it in the summary.
-        base: (order, count) -> the proportion over all items.
+        counts: item -> number of training documents that contain it, and number of these documents with a summary that
+            also contains it.
+        base: (order, count) -> proportion over all items.
     """
 
     def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
@@ -68,15 +70,15 @@ class Priors:
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
     def frequent(self, least: int) -> "Priors":
-        """Drop the items of fewer than ``least`` documents."""
+        """Drop the items that occur in fewer than ``least`` documents."""
         return Priors({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
-        """Logit of an item's prior, and the logarithm of its number of documents plus one.
+        """Return the logit of an item's prior, and the logarithm of its number of documents plus one.
 
         Args:
-            without: 1 or 0 for a training document with a summary that has the item or not; this pair is left out. -1:
-                none is.
+            without: training pair to leave out of the counts: 1 if its summary contains the item, 0 if not, or -1 to
+                leave out no pair.
         """
         documents, summaries = self.counts.get(item, (0, 0))
         if without >= 0 and documents:
@@ -86,18 +88,18 @@ class Priors:
 
 
 def logit(probability: float) -> float:
-    """Logit, for probabilities from 0.001 to 0.999."""
+    """Compute the logit of a probability, which is first limited to the range from 0.001 to 0.999."""
     probability = min(max(probability, 1e-3), 1 - 1e-3)
     return math.log(probability / (1 - probability))
 
 
 class Table(NamedTuple):
-    """Items of a document of one order.
+    """Items of one order in a document, with their features.
 
     Attributes:
         items: the items.
-        features: their features, (items, WIDTHS[order]).
-        labels: whether the summary has each; empty without a summary.
+        features: features of the items, (items, WIDTHS[order]).
+        labels: whether the summary contains each item; empty without a summary.
     """
 
     items: List[Item]
@@ -112,12 +114,14 @@ def tables(
     summary: Sentences = (),
     held_out: bool = False,
 ) -> Dict[int, Table]:
-    """Compute the features of a document's items; returns a table per order.
+    """Compute the features of a document's items. Returns a table for each order.
 
     Args:
-        probabilities: probability of each sentence from an extractor.
-        summary: reference, for labels.
-        held_out: leave this training pair out of the priors.
+        document: stems of each sentence.
+        probabilities: probability of each sentence, from an extractor.
+        priors: prior probabilities of items.
+        summary: stems of each sentence of the reference summary, for labels.
+        held_out: whether to leave this training pair out of the priors.
     """
     places = {order: _places(document, order) for order in MOST_COUNTED}
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
@@ -149,7 +153,7 @@ def tables(
 
 
 def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Gram -> numbers of the sentences in which it occurs, in order, once per occurrence."""
+    """Map each gram to the indices of the sentences that contain it, in order, once per occurrence."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
         for gram in grams(sentence, order):
@@ -160,7 +164,7 @@ def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
 def _of_gram(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
-    """Features of a gram: frequency, probabilities of its sentences, their places and their ranks."""
+    """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""
     different = sorted(set(numbers))
     values = sorted((probabilities[number] for number in different), reverse=True)
     best = min(ranks[number] for number in different)

@@ -1,4 +1,4 @@
-"""The content model of the probability that a summary has a word or bigram of its document. Without torch."""
+"""Content model, which predicts whether a summary contains a word or bigram of its document. Does not import torch."""
 
 import io
 import math
@@ -14,21 +14,21 @@ from ...platform.outputs import writing_bytes
 from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
 
 FILE = "content.npz"
-"""Name of the model's file in the run of an extractor."""
+"""Name of the model's file in the run folder of an extractor."""
 LEAST_DOCUMENTS = 5
-"""Items of fewer training documents are not stored."""
+"""Minimum number of training documents with an item for the item to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
-"""Largest number of stored items, and of bytes of their text; the items of the most training documents are kept."""
+"""Maximum number of stored items, and of bytes in their text. The most frequent items are kept."""
 _MOST_BYTES = 1 << 26
-"""Largest size of all arrays in a file."""
+"""Maximum total size of the arrays in a file, in bytes."""
 _MOST_WORDS = 1_000_000
 
 
 class Network(NamedTuple):
-    """A perceptron with two hidden layers of tanh, over standardised features.
+    """A perceptron with two hidden tanh layers over standardised features.
 
     Attributes:
-        mean, deviation: of each feature in training.
+        mean, deviation: mean and standard deviation of each feature in training.
         layers: weights (out, in) and biases (out,) of each layer.
     """
 
@@ -37,7 +37,7 @@ class Network(NamedTuple):
     layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Probability of each row of features."""
+        """Compute the probability for each row of features."""
         x = (features - self.mean) / self.deviation
         for number, (weight, bias) in enumerate(self.layers):
             x = x @ weight.T + bias
@@ -51,11 +51,11 @@ class ContentModel(NamedTuple):
     """The content model.
 
     Attributes:
-        priors: proportions of each item in the training pairs.
-        networks: number of words of a gram -> its network.
-        length: mean number of words of a training summary.
-        of_extractor: whether it reads probabilities from an extractor; otherwise they depend on the positions of
-            sentences (:func:`~.reranking.probabilities_by_position`).
+        priors: prior probabilities of items, from the training pairs.
+        networks: number of words in a gram -> network.
+        length: mean number of words in a training summary.
+        of_extractor: whether the model reads probabilities of sentences from an extractor; otherwise they depend on
+            the positions of the sentences (:func:`~.reranking.probabilities_by_position`).
     """
 
     priors: Priors
@@ -64,11 +64,11 @@ class ContentModel(NamedTuple):
     of_extractor: bool = True
 
     def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
-        """Predict for each item of a document the probability that its summary has it.
+        """Predict the probability that the summary contains an item, for each item of a document.
 
         Args:
             document: stems of each sentence.
-            probabilities: probability of each sentence from an extractor.
+            probabilities: probability of each sentence, from an extractor.
         """
         found: Dict[Item, float] = {}
         if any(document):
@@ -78,7 +78,7 @@ class ContentModel(NamedTuple):
         return found
 
     def kept(self) -> Dict[Item, Tuple[int, int]]:
-        """Priors that :meth:`save` stores, without the rarest items."""
+        """Return the counts of the items that :meth:`save` stores, without the rarest ones."""
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
@@ -90,7 +90,7 @@ class ContentModel(NamedTuple):
         return kept
 
     def save(self, path: Path) -> None:
-        """Write the model to a file."""
+        """Save the model to a file."""
         stored: Dict[str, Any] = {"length": np.float64(self.length), "of_extractor": np.bool_(self.of_extractor)}
         for order, network in self.networks.items():
             stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
@@ -107,10 +107,10 @@ class ContentModel(NamedTuple):
 
     @classmethod
     def load(cls, path: Path, advice: str) -> "ContentModel":
-        """Read a model.
+        """Load a model from a file.
 
         Args:
-            advice: advice to the user if the file is missing or damaged.
+            advice: advice for the user, which ends the message if the file is missing or damaged.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -124,7 +124,7 @@ class ContentModel(NamedTuple):
 
     @classmethod
     def _of(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
-        """Make a model from the arrays of a file; raises ValueError or KeyError if they do not fit together."""
+        """Create a model from the arrays of a file. Raises ValueError or KeyError if they are inconsistent."""
         networks = {order: _network(stored, order) for order in MOST_COUNTED}
         text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
@@ -143,7 +143,7 @@ class ContentModel(NamedTuple):
 
 
 def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
-    """Make a network from the arrays of a file; raises ValueError if their shapes or numbers are impossible."""
+    """Create a network from the arrays of a file. Raises ValueError if their shapes or numbers are invalid."""
     layers: List[Tuple[np.ndarray, np.ndarray]] = []
     width = WIDTHS[order]
     mean, deviation = stored[f"mean.{order}"], stored[f"deviation.{order}"]
@@ -164,10 +164,10 @@ def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
 
 
 def _arrays(path: Path) -> Dict[str, np.ndarray]:
-    """Read the arrays of an .npz file. Their sizes are checked before memory is allocated, and no code is run.
+    """Read the arrays of an .npz file. Sizes are checked before memory is allocated, and no code is run.
 
     Raises:
-        ValueError: a size is wrong or too large, or an array has objects.
+        ValueError: a size is wrong or too large, or an array contains objects.
     """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -175,7 +175,7 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
             raise ValueError(f"its arrays are larger than {_MOST_BYTES:,} bytes")
         found = {}
         for member in members:
-            # Other methods, and reading without a limit, ignore the declared size.
+            # With other methods, or without a limit, reading would ignore the declared size.
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"{member.filename[:60]} is compressed by another method")
             with archive.open(member) as file:
@@ -184,7 +184,7 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
 
 
 def _array(content: bytes) -> np.ndarray:
-    """Read an array in NumPy's .npy format; raises ValueError if its size differs from its header's."""
+    """Read an array in NumPy's .npy format. Raises ValueError if its size differs from the size in its header."""
     file = io.BytesIO(content)
     if npy.read_magic(file) != (1, 0):
         raise ValueError("the version of an array is unknown")

@@ -1,4 +1,4 @@
-"""Re-rank the hypotheses of a search by a content model (``--content-model``)."""
+"""Re-rank the hypotheses of a search with a content model (``--content-model``)."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -15,7 +15,7 @@ _ENDS = (".", "!", "?")
 
 
 def sentences_of(words: Sequence[str]) -> List[List[str]]:
-    """Split the words of a document into sentences, at its sentence marks or, if it has none, at final punctuation."""
+    """Split the words of a document into sentences at sentence marks, or at final punctuation if it has no marks."""
     has_marks = SENTENCE_MARK in words
     found: List[List[str]] = [[]]
     for word in words:
@@ -27,17 +27,18 @@ def sentences_of(words: Sequence[str]) -> List[List[str]]:
 
 
 def probabilities_by_position(sentences: int) -> List[float]:
-    """Stand-ins for an extractor's probabilities: 1, 1/2, 1/3, …"""
+    """Return probabilities of sentences without an extractor: 1, 1/2, 1/3, …"""
     return [1 / (position + 1) for position in range(sentences)]
 
 
 class Reranker(NamedTuple):
-    """Adds expected ROUGE to the scores of hypotheses.
+    """Computes the expected ROUGE that is added to the scores of hypotheses.
 
     Attributes:
-        model: content model, trained without an extractor (``etads-content RUN`` with a summariser's run).
+        model: content model that was trained without an extractor (``etads-content RUN`` with a summariser's run
+            folder).
         weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score.
-        subwords: kind of the tokens' subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: kind of subwords; see :func:`~fairseq_etads.text.subwords.word_ends`.
     """
 
     model: ContentModel
@@ -45,7 +46,7 @@ class Reranker(NamedTuple):
     subwords: str
 
     def additions(self, document: Sequence[str], hypotheses: Sequence[Sequence[str]]) -> List[float]:
-        """Compute the addition to the score of each hypothesis of a document.
+        """Compute the amount to add to the score of each hypothesis of a document.
 
         Args:
             document: tokens that the summariser has read, without the end symbol.
@@ -77,7 +78,7 @@ class ContentTerm(SearchTerm):
     It changes no word's score during the search.
 
     Args:
-        reranker: computes the additions.
+        reranker: object that computes the amounts to add.
         source_dictionary: dictionary of the documents.
     """
 

@@ -50,8 +50,8 @@ def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatc
         for _ in range(2):
             note_kernel(OnGpu(), width, 0.0, masked=True)
     said = (
-        "attention with heads of width 30 in float32 on cuda of capability 8.0: torch has no fused kernel for it, so a "
-        "weight is kept for each pair of words. Widths that are multiples of 4 have one"
+        "attention with heads of width 30 in float32 on cuda of capability 8.0: torch has no fused kernel for this "
+        "case, so a weight is kept for each pair of words. There is one for widths that are multiples of 4"
     )
     assert [record.getMessage() for record in caplog.records] == [said] * count
 

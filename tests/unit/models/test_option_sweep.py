@@ -102,7 +102,7 @@ TRANSFORMER = {
     "focus_initial_scope": [
         {"focus_initial_scope": "3"},
         {"focus_initial_scope": "2, half"},
-        ({"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose tokens'),
+        ({"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose a number of tokens'),
         ({"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
         ({"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
     ],

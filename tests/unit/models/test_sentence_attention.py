@@ -280,7 +280,7 @@ def test_another_checkpoint_than_an_extractors_is_refused(trained, change, messa
 def test_an_extractor_of_another_width_is_refused_and_one_is_not_loaded_twice(trained, tmp_path):
     task, extractor, _ = trained
     task.cfg.init_from = None
-    with pytest.raises(ValueError, match=r"give --extractor-embed-dim and --extractor-hidden-size"):
+    with pytest.raises(ValueError, match=r"set --extractor-embed-dim and --extractor-hidden-size"):
         task.build_model(config(extractor_hidden_size=5))
     (tmp_path / "run").mkdir()
     (tmp_path / "run/checkpoint_last.pt").touch()

@@ -116,9 +116,7 @@ def test_a_batch_without_them_and_a_checkpoint_with_others_are_refused():
     with pytest.raises(ValueError, match=r"reads 2 source factors \(pos, salience\) but the batch has 0"):
         model.encoder(tokens)
     _, fewer = build(task=task, source_factors="pos:3")
-    with pytest.raises(
-        ValueError, match=r"source factors pos \(10 values\) but DATA gives pos \(10 values\), salience"
-    ):
+    with pytest.raises(ValueError, match=r"source factors pos \(10 values\) but DATA has pos \(10 values\), salience"):
         model.load_state_dict(fewer.state_dict())
     with pytest.raises(ValueError, match='there is no factor "ner"; DATA has salience, pos'):
         build(task=task, source_factors="ner")

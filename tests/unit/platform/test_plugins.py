@@ -150,10 +150,10 @@ def sample_of_plain(documents):
 
 
 REQUIRED = [
-    ([[50]], [5, 6], 'cannot hold "rare6"'),
-    ([[UNK]], [5, 6], 'cannot hold "<unk>"'),
-    ([[EOS]], [5, 6], 'cannot hold "</s>"'),
-    ([[11]], [5, 6], 'cannot hold "w7"'),
+    ([[50]], [5, 6], 'cannot contain "rare6"'),
+    ([[UNK]], [5, 6], 'cannot contain "<unk>"'),
+    ([[EOS]], [5, 6], 'cannot contain "</s>"'),
+    ([[11]], [5, 6], 'cannot contain "w7"'),
     ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, but a summary has at most 5"),
 ]
 

@@ -138,7 +138,7 @@ def test_the_wu_bound_is_not_trivial():
         ({"coverage_penalty": float("nan")}, r"--coverage-penalty nan"),
         (
             {"stepwise_coverage_penalty": True},
-            r"^--stepwise-coverage-penalty needs a weight: give --coverage-penalty too$",
+            r"^--stepwise-coverage-penalty needs a weight: also set --coverage-penalty$",
         ),
         ({"length_penalty_type": "sqrt"}, r'^--length-penalty-type "sqrt": choose avg or wu$'),
         ({"coverage_penalty_type": "mean"}, r'^--coverage-penalty-type "mean": choose summary or wu$'),

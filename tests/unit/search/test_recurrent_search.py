@@ -101,7 +101,7 @@ def test_constraints_beside_the_trick_are_words_of_the_documents_list():
     constraints = pack_constraints([[torch.tensor([40])], [torch.tensor([8, 9])]])
     found = task.inference_step(generator, [model], sample, constraints=constraints)
     assert 40 in found[0][0]["tokens"] and "8, 9" in str(found[1][0]["tokens"].tolist())
-    with pytest.raises(ValueError, match='--constraints: the summary of document 2 of the batch cannot hold "w36"'):
+    with pytest.raises(ValueError, match='--constraints: the summary of document 2 of the batch cannot contain "w36"'):
         task.inference_step(generator, [model], sample, constraints=constraints[:1].expand(2, -1))
 
 

@@ -187,7 +187,7 @@ def test_what_is_left_to_the_models():
         ({"coverage_penalty_type": "sum"}, '--coverage-penalty-type "sum": choose summary or wu'),
         ({"exact_length": -1}, r"--exact-length -1: choose 0 or more \(0: off\)"),
         ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
-        ({"copied_positions": True}, "copied_positions: none of the models has a pointer"),
+        ({"copied_positions": True}, "copied_positions requires a model with a pointer"),
         ({"replace_unk": True, "print_alignment": "hard"}, "cannot be combined"),
         (
             {"early_stopping": "admissible", "search_strategy": search.Sampling(DICTIONARY)},

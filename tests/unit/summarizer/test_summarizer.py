@@ -276,7 +276,7 @@ def test_left_padding_does_not_shift_the_places(tmp_path):
             {"ngram_ignore_tokens": "nowhere"},
             '--ngram-ignore-tokens "nowhere": this is not a known word of the dictionary',
         ),
-        ({"stepwise_coverage_penalty": True}, "needs a weight: give --coverage-penalty too"),
+        ({"stepwise_coverage_penalty": True}, "needs a weight: also set --coverage-penalty"),
         ({"exact_length": 30}, "--exact-length 30: choose 0 (off) to 20"),
         ({"lenpen": 1000}, "--lenpen 1000: choose a number from -100 to 100"),
         ({"lenpen": -1000}, "--lenpen -1000: choose a number from -100 to 100"),

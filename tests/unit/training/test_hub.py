@@ -163,7 +163,7 @@ def test_what_would_have_no_effect_is_refused(hub):
         hub.generate([hub.encode(TEXTS[0])], sampling=True, prefix_allowed_tokens_fn=lambda *_: [5])
     with pytest.raises(ValueError, match="--score-reference: no references found"):
         hub.score(TEXTS)
-    with pytest.raises(ValueError, match="--constraints: the input has none"):
+    with pytest.raises(ValueError, match="--constraints: the input contains no constraints"):
         hub.translate(TEXTS, constraints="ordered")
 
 
