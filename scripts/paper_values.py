@@ -65,10 +65,10 @@ def values(table: Dict[str, Any]) -> Iterator[Value]:
 def _shown(value: Value) -> str:
     """The recipe's value of an option, and the paper's value where it is known."""
     if value.paper is None:
-        return f"{value.option} `{value.ours}`"
+        return f"`{value.option}={value.ours}`"
     if str(value.paper) == str(value.ours):
-        return f"{value.option} `{value.ours}`, as in the paper"
-    return f"{value.option} `{value.ours}` instead of `{value.paper}`"
+        return f"`{value.option}={value.ours}`, as in the paper"
+    return f"`{value.option}={value.ours}` instead of `{value.paper}`"
 
 
 def markdown(table: Dict[str, Any]) -> str:
