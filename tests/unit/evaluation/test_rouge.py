@@ -364,6 +364,8 @@ def test_wrong_settings_are_refused_in_words(options, words):
 
 
 def test_a_killed_process_ends_the_work_with_an_error():
-    with pytest.raises(ValueError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"):
+    with pytest.raises(
+        ValueError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"
+    ):
         list(_map_in_processes(killed_at_seventy, range(200), 2))
     assert list(_map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))

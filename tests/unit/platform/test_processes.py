@@ -55,7 +55,9 @@ def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
 
 
 def test_a_killed_process_is_reported():
-    with pytest.raises(InputError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"):
+    with pytest.raises(
+        InputError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"
+    ):
         list(ordered_map(killed, range(200), 2, nothing, (), small=64))
 
 

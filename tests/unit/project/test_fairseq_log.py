@@ -292,10 +292,7 @@ def test_a_log_is_one_process_s_at_a_time(tmp_path):
     process = subprocess.Popen([sys.executable, SCRIPT, "log", "--", sys.executable, "-c", WAITS], cwd=tmp_path)
     wait_for(tmp_path / "pid")
     result = run(tmp_path, "print('mixed')")
-    assert (
-        result.returncode == 2
-        and f"is being written (fairseq_log.py, process {process.pid}" in result.stderr
-    )
+    assert result.returncode == 2 and f"is being written (fairseq_log.py, process {process.pid}" in result.stderr
     process.terminate()
     process.wait()
     assert "mixed" not in (tmp_path / "log").read_text()
