@@ -64,7 +64,7 @@ class TokenValues:
             self.file.row_of(number, tokens_of(documents[number], dictionary))
 
     def _check_kind(self) -> None:
-        """Raise InputError if the file has another kind of labels than required."""
+        """Raise InputError if the file contains a different kind of labels than required."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
                 f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
@@ -218,7 +218,7 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Add labels for a model to batches; the arguments are the attributes of these names."""
+        """Add labels for a model to batches; see the attributes for the arguments."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any, criterion: Any) -> None:

@@ -126,7 +126,7 @@ def warn_of_few_words(data: Path) -> None:
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was not created by etads-prepare, or by a version with an older kind of report.
+        # The data was not created by etads-prepare, or its report is from an older version.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]

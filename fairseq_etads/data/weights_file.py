@@ -22,7 +22,7 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors creates files that only their owner can read
+    path.chmod(0o666 & ~umask)  # safetensors creates files that only the owner can read
 
 
 class WeightsFile:

@@ -1,6 +1,6 @@
 """All code that depends on particular versions of fairseq and torch.
 
-:func:`install` is called once, when the plugin is imported, and may be called again.
+:func:`install` is called when the plugin is imported, and can be called repeatedly.
 """
 
 import argparse
@@ -53,18 +53,18 @@ class UnsafeCheckpointError(RuntimeError):
 
 
 def _checkpoint_classes() -> List[Any]:
-    """Classes in fairseq's checkpoints that torch does not allow by default; building them runs no code."""
+    """List classes in fairseq's checkpoints that torch does not allow by default; creating them runs no code."""
     import omegaconf
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
-    # torch asks classes for their names; Python 3.9's Any is not a class and has none
+    # torch reads the names of classes, but Any of Python 3.9 is not a class and has no name.
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    # stands for tensors in a checkpoint that one worker sends to the others
+    # This class is a placeholder for tensors in a checkpoint that a worker sends to other workers.
     classes.append(distributed_utils._TensorPlaceholder)
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # Checkpoints of 2019, such as BART's, contain meters pickled under the old name of their module.
+    # Checkpoints from 2019, such as BART's, contain meters that were pickled under an old module name.
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
@@ -76,10 +76,10 @@ class _UnreadableError(Exception):
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Set torch.load's weights_only=True inside, whatever torch's default and the environment say.
+    """Set weights_only=True for torch.load inside the block, regardless of torch's default and the environment.
 
-    For files that torch.save has not written, torch raises errors of many classes, with advice to switch the protection
-    off.
+    For files not written by torch.save, torch raises errors of many classes, which advise to switch off the protection.
+    They are replaced by _UnreadableError.
     """
     plain_load = torch.load
 
@@ -104,14 +104,15 @@ def _weights_only() -> Iterator[None]:
 
 
 class DamagedCheckpointError(RuntimeError):
-    """A checkpoint differs from what was saved."""
+    """A checkpoint has changed since it was saved."""
 
 
 def _damage(path: str) -> str:
-    """Describe the damage of a checkpoint's file, or return "".
+    """Describe any damage of a checkpoint's file, or return "".
 
-    torch saves a zip archive, which has a checksum (CRC-32) of each tensor, and does not compare them when it loads.
-    This takes 0.4 s per GiB. Checkpoints of torch before 1.6 are not archives and have no checksums.
+    torch saves a zip archive with a checksum (CRC-32) of each tensor, but does not verify the checksums when it loads
+    the file. Verifying them takes 0.4 s per GiB. Checkpoints of torch before 1.6 are not archives, and contain no
+    checksums.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -129,7 +130,7 @@ def _damage(path: str) -> str:
         struct.error,
         zlib.error,
     ) as e:
-        return str(e) or type(e).__name__  # a checksum, an offset or a length is damaged
+        return str(e) or type(e).__name__  # the error describes a wrong checksum, offset or length
     return f"the checksum of {damaged} is wrong" if damaged else ""
 
 
@@ -143,10 +144,10 @@ def _is_whole(path: str) -> bool:
 
 
 def _progress(path: str) -> Tuple[int, bool]:
-    """Return the number of a checkpoint's updates, and whether training can resume from it (not from crash.pt).
+    """Return the number of updates of a checkpoint, and whether training can resume from it.
 
-    The result is (-1, False) if it is not a checkpoint, or if it was saved when training failed. Its tensors are not
-    read.
+    The result is (-1, False) if the file is not a checkpoint, or if it was saved when training failed (crash.pt).
+    Tensors are not read.
     """
     try:
         with _weights_only():
@@ -155,15 +156,16 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # errors of many classes are possible, as in _weights_only; such a checkpoint is never recommended
+    # Errors of many classes are possible, as in _weights_only. A checkpoint with an error is never recommended.
     except Exception:
         return -1, False
 
 
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError with the damage, and with another checkpoint from the same folder to use.
+    """Raise DamagedCheckpointError with a description of the damage, and suggest a checkpoint in the same folder.
 
-    It suggests the one with the most updates that can resume training or, if there is none, that can summarise.
+    This is the checkpoint with the most updates from which training can resume. If there is none, it is the checkpoint
+    with the most updates that can generate summaries.
     """
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []
@@ -174,11 +176,11 @@ def _refuse_damaged(path: str, reason: str) -> NoReturn:
     best = next((entry for entry in sorted(found, reverse=True) if _is_whole(entry[-1])), None)
     training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
     if best is None:
-        advice = f"Name another one with {training} or {generation}"
+        advice = f"Name another checkpoint with {training} or {generation}"
     elif best[0]:
-        advice = f"{best[-1]}, saved after {best[1]:,} updates, is whole: name it with {training} or {generation}"
+        advice = f"{best[-1]}, saved after {best[1]:,} updates, is complete: name it with {training} or {generation}"
     else:
-        advice = f"{best[-1]} is whole: name it with {generation}. No other one here can be resumed from"
+        advice = f"{best[-1]} is complete: name it with {generation}. Training cannot resume from any file here"
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
@@ -197,9 +199,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
             found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
             what = f"it refers to {found.group(1)}" if found else "it was not written by torch.save"
             raise UnsafeCheckpointError(
-                f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
-                "holds anything else can run code when it is loaded. Get the file from its author again. If you trust "
-                "it, save it again without that object."
+                f"{path}: refused, because {what}. A fairseq checkpoint contains only tensors and settings; a file "
+                "with any other content can run code when it is loaded. Get the file from its author again. If you "
+                "trust it, save it again without this object."
             ) from None
         except _UnreadableError as error:
             _refuse_damaged(path, str(error))
@@ -209,8 +211,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save``, which would write its second attempt after the remains of a failed
-    one.
+    """Wrap fairseq's ``_torch_persistent_save`` so that a second attempt overwrites the remains of a failed attempt.
+
+    fairseq would append the file of the second attempt to these remains.
     """
 
     @functools.wraps(save)
@@ -232,10 +235,10 @@ def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """Copy a local file so that the final name never has half a file; replaces fairseq's ``PathManager.copy``.
+    """Copy a local file atomically; replaces fairseq's ``PathManager.copy``.
 
-    fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. Killed while copying, it would
-    leave a file from which training cannot resume.
+    fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. If the process were killed while
+    copying, it would leave a file from which training cannot resume.
     """
     partial = f"{dst_path}.partial"
     shutil.copyfile(src_path, partial)
@@ -244,14 +247,14 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value, for which fairseq puts "@@ "."""
+    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value, which fairseq replaces by "@@ "."""
     return "" if replace_unk == "@@ " else replace_unk
 
 
 def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Wrap ``__getattr__`` of the state of fairseq's tasks, which recurses endlessly while it has no fields.
+    """Wrap ``__getattr__`` of the state of fairseq's tasks, which recurses endlessly while the state has no fields.
 
-    This happens while it is unpickled or copied, so that tasks could be neither.
+    A state has no fields while it is unpickled or copied, so tasks could otherwise be neither pickled nor copied.
     """
 
     @functools.wraps(plain)
@@ -276,7 +279,7 @@ def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., An
 
 
 def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_model_ensemble_and_task``: the task checks ``--model-overrides`` first."""
+    """Wrap fairseq's ``load_model_ensemble_and_task`` so that the task checks ``--model-overrides`` first."""
 
     @functools.wraps(load_models)
     def load(filenames: Any, arg_overrides: Any = None, task: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -293,10 +296,10 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """Wrap ``decode`` of ``--bpe gpt2``, which fails on every word that is not a number.
+    """Wrap ``decode`` of ``--bpe gpt2``, which fails on words that are not numbers.
 
-    There are such words: "<<unk>>", the unknown word of references, is read as "<unk>"; "madeupword0000", with which
-    BART's dictionary is padded, has no text and is left out.
+    One such word is "<<unk>>", the unknown word in references, which is decoded as "<unk>". Another is
+    "madeupword0000", a padding word of BART's dictionary, which has no text and is left out.
     """
 
     @functools.wraps(decode)
@@ -311,9 +314,9 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``build_fp32_params`` to mark copies as matrices if their originals are (``kernels/linear.py``).
+    """Wrap ``build_fp32_params`` to mark copies as matrices if the originals are marked (``kernels/linear.py``).
 
-    For --fp16 fairseq sorts parameters by the number of their GPU; parameters on the CPU have none.
+    For --fp16, fairseq sorts parameters by the number of their GPU, but parameters on the CPU have no such number.
     """
 
     @functools.wraps(build)
@@ -333,7 +336,7 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``clip_grad_norm_``, which moves norms to a visible GPU despite --cpu."""
+    """Wrap fairseq's ``clip_grad_norm_``, which would move norms to a visible GPU despite --cpu."""
 
     @functools.wraps(clip)
     def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
@@ -349,12 +352,13 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step``, which miscounts batches if one is empty, and needs a GPU to skip an update (--fp16).
+    """Wrap ``Trainer.train_step``, which miscounts empty batches, and needs a GPU to skip an update with --fp16.
 
-    With --update-freq a worker may have batches and then an empty one in its last update of an epoch. fairseq replaces
-    it by another batch with a gradient of 0, but then counts the sentences of all batches as 0, so that the gradients
-    are divided by too small a number. An update with only an empty batch is handled correctly. With --ddp-backend
-    fully_sharded, all workers must take the same number of steps.
+    With --update-freq, the last update of an epoch may consist of batches followed by an empty batch. fairseq replaces
+    the empty batch by another batch with a gradient of 0, but then counts the sentences of all batches as 0. As a
+    result, the gradients are divided by too small a number. Updates that consist only of an empty batch are correct.
+    The samples are unchanged with --ddp-backend fully_sharded, because all workers must then take the same number of
+    steps.
     """
 
     @functools.wraps(train_step)
@@ -370,11 +374,11 @@ def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
-"""Optimisers that can keep a model in half precision alone."""
+"""Optimisers that can train a model without a copy of the weights in full precision."""
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error names an option instead of a class."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that errors name an option instead of a class."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -397,13 +401,14 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
 def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step`` so that gradients of --amp are divided by the loss scale only once.
 
-    fairseq divides them before it clips them, but passes a different object to torch's scaler than in the step, so that
-    the scaler divides them again. This hardly affects Adam, but the steps of SGD and Adagrad become far too short.
+    fairseq divides the gradients before it clips them, but passes a different object to torch's scaler than in the
+    step, so that the scaler divides them again. This hardly affects Adam, but the steps of SGD and Adagrad become far
+    too small.
     """
 
     @functools.wraps(step)
     def step_once(self: Any) -> Any:
-        # without a GPU, the scaler has no such attribute
+        # On a machine without a GPU, the scaler has no such attribute.
         states = getattr(self.scaler, "_per_optimizer_states", {})
         if id(self.optimizer) in states:
             states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
@@ -414,10 +419,10 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``NanDetector.add_hooks``: only modules without parts get hooks for the backward pass.
+    """Wrap ``NanDetector.add_hooks`` to add hooks for the backward pass only to modules without submodules.
 
     When a gradient is not finite, fairseq repeats the update with these hooks, and torch raises StopIteration for
-    modules that return no tensor, such as every encoder.
+    modules that do not return a tensor, such as encoders.
     """
 
     @functools.wraps(add_hooks)
@@ -432,11 +437,11 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """fairseq's thread that reads batches ahead, stopped before the interpreter exits.
+    """fairseq's thread that reads batches ahead, which can be stopped before the interpreter exits.
 
-    fairseq leaves it running. When training stops in the middle of an epoch while the thread is inside torch, the
-    process aborts ("terminate called without an active exception") after all work is done, and its exit code says that
-    it failed.
+    fairseq leaves the thread running. If training stops in the middle of an epoch while the thread is executing torch's
+    code, the process aborts ("terminate called without an active exception") after all work is done, and its exit
+    status reports a failure.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -444,13 +449,13 @@ class _EndedLoader(iterators.BackgroundConsumer):
         _loaders.add(self)
 
     def end(self, seconds: float) -> None:
-        """Let the thread finish its batch and stop; wait at most ``seconds``."""
+        """Let the thread finish its batch and stop, waiting at most ``seconds``."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
         while self.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    self._queue.get_nowait()  # the writer may be waiting for space
+                    self._queue.get_nowait()  # the thread may be waiting for space in the queue
             self.join(0.01)
 
 
@@ -460,13 +465,15 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Patch fairseq: safe loading and complete checkpoint files, fairseq-train's loop, bare --replace-unk.
+    """Patch fairseq; this function can be called repeatedly.
 
-    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
-    matrices in half precision, --fp16 on CPUs, optimisers refused by name, gradients clipped on CPUs of machines with
-    GPUs, gradients of --amp, and the search for the cause of non-finite gradients.
+    The patches concern:
 
-    May be called again.
+    - checkpoints: safe loading, complete files, pickling of tasks, checks of ``--model-overrides``;
+    - fairseq-train: its loop, resuming, the end of its threads, batches that are empty;
+    - optimisers: marks of matrices in half precision, ``--fp16`` on CPUs, clear errors for unsupported optimisers,
+      gradient clipping with ``--cpu``, the loss scale of ``--amp``, the search for non-finite gradients;
+    - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` for words that are not pieces.
     """
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
@@ -479,7 +486,7 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    # only fairseq-train has imported this module completely before the plugin
+    # Only fairseq-train has completely imported this module before the plugin.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)
@@ -520,9 +527,9 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """Return the number of steps by torch's optimisers in this process since this module was imported.
+    """Return the number of steps of torch's optimisers in this process since this module was imported.
 
-    fairseq's optimisers change ``parameter.data``, which does not increase version counters.
+    Version counters of parameters do not show these steps, because fairseq's optimisers change ``parameter.data``.
     """
     return _optimizer_steps
 

@@ -155,12 +155,13 @@ def check_positive(**numbers: Optional[int]) -> None:
 
 def add_max_tokens(add: Callable[..., Any]) -> None:
     """Add --max-tokens to a parser."""
-    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens per batch (default: %(default)s)")
+    text = "maximum number of source tokens per batch (default: %(default)s)"
+    add("--max-tokens", metavar="N", type=int, default=8000, help=text)
 
 
 def add_device(add: Callable[..., Any]) -> None:
     """Add --device to a parser."""
-    add("--device", help="device, such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--device", help="device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)")
 
 
 def printable(text: str) -> str:
@@ -220,7 +221,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     _open_closed_files()
     with _signals_as_exits(command), _harmless_output():
         try:
-            if sys.stdout is None:  # closed by the process that started the command
+            if sys.stdout is None:  # the process that started the command has closed standard output
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()
@@ -291,7 +292,7 @@ def _end_with(parent: Any) -> None:
 
 
 def _end_worker(number: int, frame: Any) -> None:
-    for child in multiprocessing.active_children():  # fairseq-preprocess has its own workers
+    for child in multiprocessing.active_children():  # the worker may have started processes, as fairseq-preprocess does
         child.terminate()
     os._exit(128 + number)
 
@@ -308,7 +309,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
     before = {}
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            with contextlib.suppress(ValueError):  # signals can only be set in the main thread
+            with contextlib.suppress(ValueError):  # signal handlers can be set only in the main thread
                 before[number] = signal.signal(number, leave)
     try:
         yield

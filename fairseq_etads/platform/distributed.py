@@ -1,13 +1,13 @@
-"""Several processes: additions to fairseq's training, validation and generation, mainly for CPUs.
+"""Additions to fairseq's training, validation and generation in several processes, mainly for CPUs.
 
-fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
-``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` passes device numbers to
-torch, which refuses them. With ``--cpu`` on a machine that has GPUs, it starts a worker for each of them, and for
-``--bf16`` it looks for a TPU. :func:`install` corrects this. fairseq-train, fairseq-validate and fairseq-generate
-import the plugin (``--user-dir``) while they read their options, before they set up processes. fairseq-hydra-train
-imports it afterwards, and is not corrected.
+fairseq derives the number of processes from the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
+divides by zero, ``--distributed-world-size 2`` starts no process, and ``--ddp-backend pytorch_ddp`` passes device
+numbers to torch, which refuses them. With ``--cpu`` on a machine with GPUs, fairseq starts a worker for each GPU, and
+with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors. fairseq-train, fairseq-validate and
+fairseq-generate import the plugin (``--user-dir``) while they read their options, before they set up processes.
+fairseq-hydra-train imports the plugin afterwards, and is not corrected.
 
-fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, but does not read them.
+fairseq-generate has the options ``--num-shards`` and ``--shard-id`` for dividing the work, but ignores them.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 logger = logging.getLogger(__name__)
 
 _CONNECTION_LOST = re.compile(r"Connection (closed|reset|refused)|Connection was likely closed|Broken pipe")
-_WHAT_NOW = "The same command continues a training from its last checkpoint, which is complete"
+_WHAT_NOW = "The same command resumes the training from its last checkpoint, which is complete"
 
 
 class WorkerEndedError(RuntimeError):
@@ -42,7 +42,7 @@ class WorkerEndedError(RuntimeError):
 
 
 class Launched(NamedTuple):
-    """torchrun's description of this process: its rank, the number of workers, its rank on this machine."""
+    """torchrun's description of this process: its rank, the number of workers, and its rank on this machine."""
 
     rank: int
     workers: int
@@ -77,9 +77,9 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 @contextlib.contextmanager
 def _hidden_gpus() -> Iterator[None]:
-    """Hide this machine's GPUs from fairseq, from torch and from the processes started inside.
+    """Hide this machine's GPUs inside the block from fairseq, from torch and from new processes.
 
-    With --cpu, fairseq's trainer leaves the GPUs alone, but other parts of fairseq still use one that is visible.
+    With --cpu, fairseq's trainer does not use GPUs, but other parts of fairseq still use a visible GPU.
     """
     unavailable = mock.patch.object(torch.cuda, "is_available", lambda: False)
     with unavailable, mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
@@ -98,9 +98,9 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             with _hidden_gpus():
                 return call(cfg, main, **kwargs)
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
-            raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores it")
+            raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores this option")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
-            options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
+            options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, at least 1
         _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
@@ -109,8 +109,8 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
         _set_up_cpu(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
-                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise its whole input; "
-                "give each one a part of it, as scripts/generate.sh --shard I/N does"
+                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise the whole input; "
+                "divide the input among them, as scripts/generate.sh --shard I/N does"
             )
         if options.distributed_world_size == 1 or options.distributed_no_spawn:
             with _lost_connection_in_words():
@@ -124,39 +124,39 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 def _check_sharded(cfg: Any) -> None:
     """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
 
-    fairseq then counts the worker's other batches as empty, too, and divides the gradients by too small a number.
-    :mod:`.compat` corrects this for other backends, but with fully_sharded all workers must take the
-    same number of steps.
+    fairseq then also counts the worker's other batches as empty, and divides the gradients by too small a number.
+    :mod:`.compat` corrects this for other backends, but with fully_sharded all workers must take the same number of
+    steps.
 
     Raises:
-        ValueError: the options are such.
+        ValueError: parameters are sharded, and an update has several batches.
     """
     options, several = cfg.distributed_training, [number for number in cfg.optimization.update_freq if number > 1]
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
         raise ValueError(
             f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
-            "epoch where a worker has fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or "
-            "legacy_ddp"
+            "epoch if a worker had fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or legacy_ddp"
         )
 
 
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
-    """Determine how the workers find each other on CPUs; fairseq does this only for GPUs.
+    """Configure how workers on CPUs find each other; fairseq does this only for GPUs.
 
     Args:
-        options: the options ``cfg.distributed_training``, changed in place.
+        options: the options ``cfg.distributed_training``, which are changed in place.
+        launched: torchrun's description of this process, if any.
 
     Raises:
         ValueError: options are incompatible with each other or with CPUs.
     """
-    for name in ("distributed_world_size", "distributed_num_procs"):  # by default, both are the number of GPUs
+    for name in ("distributed_world_size", "distributed_num_procs"):  # the default of both is the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
         if is_default and not _is_given("--" + name.replace("_", "-")):
             setattr(options, name, 1)
     if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
         raise ValueError(
-            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq delegates to fairscale, which requires a GPU in "
-            "every worker (0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
+            f"--ddp-backend {options.ddp_backend} needs GPUs, because fairseq relies on fairscale, which requires a "
+            "GPU for every worker (up to 0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
         )
     if options.distributed_init_method is None and launched is not None:
         options.distributed_world_size = launched.workers
@@ -166,7 +166,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only backend that torch always has on CPUs
+    options.distributed_backend = "gloo"  # the only backend for CPUs in every build of torch
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -186,23 +186,24 @@ def _free_port() -> int:
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers of this machine and wait for them.
 
-    Their number is --distributed-num-procs if this is above 1 (several machines); otherwise it is
-    --distributed-world-size. The first worker has the rank --distributed-rank.
+    The number of workers is --distributed-num-procs if this is above 1 (several machines), and otherwise
+    --distributed-world-size. The rank of the first worker is --distributed-rank.
 
     Raises:
-        ValueError: there would be more workers than --distributed-world-size.
-        WorkerEndedError: a worker was killed; the others have been ended.
+        ValueError: the number of workers would exceed --distributed-world-size.
+        WorkerEndedError: a worker was killed, and the other workers have been ended.
     """
     options = cfg.distributed_training
     workers, first = options.distributed_world_size, options.distributed_rank
     here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
     if first + here > workers:
         raise ValueError(
-            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} exceed this; give "
-            "the number for this machine with --distributed-num-procs, or start each with --distributed-no-spawn"
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} exceed this number; "
+            "give the number of workers on this machine with --distributed-num-procs, or start each worker with "
+            "--distributed-no-spawn"
         )
     options.distributed_rank = None  # each worker adds its number to start_rank
-    # otherwise torch would start a thread per processor in each worker
+    # Without this limit, torch would start a thread for each processor in each worker.
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:
@@ -232,7 +233,7 @@ def _lost_connection_in_words() -> Iterator[None]:
 
 
 class _AnyDevice(DistributedDataParallel):
-    """torch's wrapper, without fairseq's device numbers if the model is not on a GPU."""
+    """torch's wrapper of models, which ignores fairseq's device numbers if the model is not on a GPU."""
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
         if next(module.parameters()).device.type == "cpu":
@@ -241,10 +242,10 @@ class _AnyDevice(DistributedDataParallel):
 
 
 def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace fairseq's ``all_gather_list``, which needs a GPU's memory and gathers at most 16,384 bytes per worker.
+    """Replace fairseq's ``all_gather_list``, which needs GPU memory and gathers at most 16,384 bytes per worker.
 
-    fairseq-validate gathers the figures of all batches with it, which quickly exceed this; some criterions call it,
-    too.
+    fairseq-validate uses this function to gather the figures of all batches, which quickly exceed this limit. Some
+    criterions also call it.
     """
 
     @functools.wraps(all_gather_list)
@@ -259,7 +260,7 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
 
 
 class _Timer(StopwatchMeter):
-    """fairseq's timer, started by fairseq-generate at each batch."""
+    """fairseq's timer, which fairseq-generate starts for each batch."""
 
     has_run = False
 
@@ -269,11 +270,11 @@ class _Timer(StopwatchMeter):
 
 
 def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the ``main`` of fairseq-generate so that each of several processes summarises every n-th batch.
+    """Wrap the ``main`` of fairseq-generate so that each of n processes summarises every n-th batch.
 
-    The number of processes and the number of this one come from --num-shards and --shard-id; otherwise from
-    --distributed-world-size and --distributed-rank, which fairseq reads; otherwise from torchrun. With --results-path
-    each process has a folder there, such as "2-of-4".
+    The number of processes and the index of this process come from --num-shards and --shard-id if they are given,
+    otherwise from --distributed-world-size and --distributed-rank, which fairseq reads, and otherwise from torchrun.
+    With --results-path, each process writes to its own subfolder, such as "2-of-4".
     """
 
     @functools.wraps(main)
@@ -294,7 +295,9 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
         try:
             return main(cfg)
-        except ZeroDivisionError:  # fairseq divides by this meter's time and number of words, which are 0 here
+        except (
+            ZeroDivisionError
+        ):  # fairseq divides by the timer's time and number of words, which are 0 without batches
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
@@ -304,12 +307,12 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Patch fairseq so that several processes work. May be called again."""
+    """Patch fairseq to support several processes; this function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    # only fairseq-generate has imported this module completely before the plugin
+    # Only fairseq-generate has completely imported this module before the plugin.
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)

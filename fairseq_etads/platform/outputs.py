@@ -93,7 +93,7 @@ class _Lock:
     def release(self) -> None:
         """Delete the file and release the lock."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # its folder may no longer exist
+            with contextlib.suppress(OSError):  # the folder may no longer exist
                 self.path.unlink()
             self._file.close()
             self._file = None
@@ -149,7 +149,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         _held.discard(str(path))
         guard.release()
         for empty in made:
-            with contextlib.suppress(OSError):  # the folder is not empty
+            with contextlib.suppress(OSError):  # a folder that is not empty is kept
                 empty.rmdir()
 
 
@@ -190,7 +190,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        for stale in _partials(path):  # killed processes have left them, and this process now holds the lock
+        for stale in _partials(path):  # killed processes left these files, and this process now holds the lock
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")

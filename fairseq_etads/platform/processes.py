@@ -47,7 +47,7 @@ def process_pool(
             raise InputError("a process was killed from outside (out of memory?); try a smaller --jobs") from None
         except Exception:
             raise
-        except BaseException:  # after a signal, do not wait for a result
+        except BaseException:  # after a signal, results are not needed
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
             # The pool must drop work that has not started before its processes end. Otherwise, when its thread notices

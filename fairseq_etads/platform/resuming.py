@@ -1,6 +1,6 @@
-"""Resume a training: additions to fairseq's checkpoints, and options that differ from the checkpoint's.
+"""Resume a training: additions to fairseq's checkpoints, and treatment of options that differ from the checkpoint.
 
-:func:`install` is called when the plugin is loaded by fairseq-train.
+:func:`install` is called when fairseq-train loads the plugin.
 """
 
 import ast
@@ -20,24 +20,25 @@ with deferred(*STATISTICS):
 logger = logging.getLogger(__name__)
 
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
-"""Schedulers that modify the current rate, here the checkpoint's, and read --lr only at the start."""
+"""Schedulers that read --lr only at the start, and then modify the current rate, which is in the checkpoint."""
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Optimiser options that only have an effect when training starts."""
+"""Optimiser options that have an effect only when training starts."""
 
 
 class _Position(NamedTuple):
-    """Position in an epoch after which the remaining batches are redistributed among the workers."""
+    """Position in an epoch after which the remaining batches are distributed among the workers again."""
 
     epoch: int
     batches: int
-    """Number of batches before it, over all workers."""
+    """Number of batches before the position, over all workers."""
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
     """fairseq's iterator over the batches of an epoch, resumable with another number of workers or --update-freq.
 
-    fairseq saves the number of batches of one worker, and assumes the same number per worker when it resumes. Also, it
-    shuffles batches after --curriculum epochs only if training is restarted there.
+    fairseq saves the number of batches that one worker has read, which is wrong if training resumes with a different
+    number of workers. In addition, fairseq starts to shuffle batches after --curriculum epochs only if training is
+    restarted at this point.
     """
 
     _resumed: Optional[_Position] = None
@@ -53,7 +54,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return fairseq's state, with the number of batches of all workers."""
+        """Return fairseq's state, and add the number of batches that all workers have read."""
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
@@ -66,7 +67,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         """Continue from the saved position.
 
         Raises:
-            ValueError: these batches have no such position, or it depends on the number of workers.
+            ValueError: the position is beyond the end of the epoch, or depends on the number of workers.
         """
         self._resumed = None
         read, workers = state_dict.get("batches_read"), state_dict.get("workers")
@@ -75,21 +76,21 @@ class ResumableBatches(iterators.EpochBatchIterator):
         epoch, found, saved = state_dict["epoch"], len(self.frozen_batches), state_dict.get("batches")
         if read >= found:
             raise ValueError(
-                f"the checkpoint was saved after {read:,} batches of epoch {epoch}, which has only {found:,} with "
-                "this data and these options. Use the data and options of the training, or --reset-dataloader, which "
-                "starts again with the first epoch"
+                f"the checkpoint was saved after {read:,} batches of epoch {epoch}, but the epoch has only {found:,} "
+                "with this data and these options. Use the data and options of the training, or --reset-dataloader, "
+                "which restarts with the first epoch"
             )
         if saved not in (None, found):
             logger.warning(
-                f"epoch {epoch} has {found:,} batches and had {saved:,} when the checkpoint was saved: the data, "
-                "--max-tokens or --batch-size differ, so that some documents are read twice in this epoch and "
-                "others not at all"
+                f"epoch {epoch} has {found:,} batches, but had {saved:,} when the checkpoint was saved: the data, "
+                "--max-tokens or --batch-size differ, so some documents are read twice in this epoch, and others are "
+                "skipped"
             )
         if workers != self.num_shards and self.grouped_shuffling:
             raise ValueError(
                 f"--grouped-shuffling: the order of batches depends on the number of workers, which was {workers} "
                 f"when the checkpoint was saved in the middle of epoch {epoch} and is {self.num_shards} now. Continue "
-                f"with {workers}, or give --reset-dataloader, which starts with the first epoch"
+                f"with {workers} workers, or give --reset-dataloader, which restarts with the first epoch"
             )
         if workers == self.num_shards and not state_dict.get("is_shared_out_again"):
             return super().load_state_dict(state_dict)
@@ -109,13 +110,13 @@ class ResumableBatches(iterators.EpochBatchIterator):
     def _get_iterator_for_epoch(
         self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
     ) -> Any:
-        if self.reuse_dataloader and self.dataloader is not None:  # the sampler of an iterator is not updated
+        if self.reuse_dataloader and self.dataloader is not None:  # fairseq does not update the reused sampler
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
 def _saved_options(state: Dict[str, Any], group: str) -> Any:
-    """Return a group of the options stored in a checkpoint, as a dict; empty if it has none."""
+    """Return a group of the options stored in a checkpoint, as a dict; empty if the checkpoint does not contain it."""
     saved = (state.get("cfg") or {}).get(group)
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
 
@@ -127,11 +128,11 @@ def _update_freq(options: Any, epoch: int) -> int:
 
 
 class _Resumption:
-    """Compares a checkpoint with the current options, and corrects it before fairseq's trainer reads it.
+    """Compares a checkpoint with the current options, and adapts it before fairseq's trainer reads it.
 
     Args:
         trainer: fairseq's trainer.
-        reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by --finetune-from-model.
+        reset_optimizer, reset_lr_scheduler: fairseq's options, which --finetune-from-model also sets.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
@@ -141,10 +142,10 @@ class _Resumption:
         self.reset_lr_scheduler = reset_lr_scheduler
 
     def prepare(self, state: Dict[str, Any], path: str) -> None:
-        """Change a checkpoint's state in place. With several workers, this happens before it is sent to the others.
+        """Change a checkpoint's state in place, before it is sent to any other workers.
 
         Raises:
-            ValueError: the checkpoint does not belong to the task's data.
+            ValueError: the checkpoint does not match the task's data.
         """
         check = getattr(self.trainer.task, "check_resumed", None)
         if check is not None:
@@ -162,7 +163,7 @@ class _Resumption:
         epoch = position.get("epoch", 1)
         if epoch < 1:
             logger.warning(
-                f"{path} does not record how much of the data was read (like crash.pt): training starts with the "
+                f"{path} does not record how much of the data was read (like crash.pt), so training starts with the "
                 "first epoch"
             )
         workers = _saved_options(state, "distributed_training").get("distributed_world_size")
@@ -177,11 +178,11 @@ class _Resumption:
     def _begin_average(self, state: Dict[str, Any]) -> None:
         """Start the average of --store-ema from the checkpoint's weights if the checkpoint has no average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
-            logger.info("--store-ema: the checkpoint has no average; it starts from the checkpoint's weights")
+            logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
 
     def _begin_schedule(self, state: Dict[str, Any]) -> None:
-        """If --lr-scheduler differs from the checkpoint's, act as if it had been used from the start."""
+        """If --lr-scheduler differs from the checkpoint's, continue as if it had been used from the start."""
         saved = _saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
         if self.reset_lr_scheduler or saved is None or saved == name:
@@ -206,7 +207,7 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """If --best-checkpoint-metric has changed, drop the best value so far, which belongs to the old metric."""
+        """If --best-checkpoint-metric has changed, drop the best value so far, which is a value of the old metric."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
@@ -218,7 +219,7 @@ class _Resumption:
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """Apply settings that fairseq's trainer ignores, after it has read the checkpoint."""
+        """Apply settings that fairseq's trainer ignores, after the trainer has read the checkpoint."""
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
@@ -226,7 +227,7 @@ class _Resumption:
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:
-        """Give the optimiser a changed option and log it; or log that it keeps the old one."""
+        """Set a changed option in the optimiser and log it, or log that the old value is kept."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
             scheduler = getattr(self.cfg.lr_scheduler, "_name", None)
@@ -234,7 +235,7 @@ class _Resumption:
                 rate = self.trainer.get_lr()
                 logger.warning(
                     f"{flag} {value[0]}: has no effect on a training that is resumed with --lr-scheduler {scheduler}, "
-                    f"which continues from a rate of {rate:g}; to change it, give --optimizer-overrides \"{{'lr': "
+                    f"which continues at a rate of {rate:g}; to change it, give --optimizer-overrides \"{{'lr': "
                     f'{value[0]}}}"'
                 )
             return
@@ -244,7 +245,7 @@ class _Resumption:
         if found:
             logger.info(f"{flag} {value}: replaces {saved} from update {self.trainer.get_num_updates():,} on")
         elif name in _AT_THE_START:
-            logger.warning(f"{flag} {value}: has no effect on a resumed training; it remains {saved}")
+            logger.warning(f"{flag} {value}: has no effect on a resumed training; the value remains {saved}")
 
 
 def _read(value: Any) -> Any:
@@ -256,15 +257,13 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """Return an option's name in an optimiser's parameter group; "" if the group lacks it."""
+    """Return the name of an option in an optimiser's parameter group; "" if the group does not contain the option."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint``: compare and correct the checkpoint first, and apply changed options
-    afterwards.
-    """
+    """Wrap ``Trainer.load_checkpoint`` to adapt the checkpoint first, and to apply changed options afterwards."""
 
     @functools.wraps(load)
     def load_checkpoint(
@@ -291,7 +290,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint`` to save the count of --patience, too."""
+    """Wrap ``Trainer.save_checkpoint`` to also save the count of --patience."""
 
     @functools.wraps(save)
     def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
@@ -305,15 +304,16 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
 
 
 def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint`` so that a resumed training continues the count of --patience; fairseq would restart at
-    0.
+    """Wrap ``load_checkpoint`` so that a resumed training continues the count of --patience.
+
+    fairseq would restart the count at 0.
     """
 
     @functools.wraps(load)
     def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
         extra_state, epoch_itr = load(cfg, trainer, **arguments)
         saved = (extra_state or {}).get("patience")
-        # fairseq keeps the best value unless meters or the optimiser are reset, as for --finetune-from-model
+        # fairseq keeps the best value unless meters or the optimiser are reset, as by --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
         return extra_state, epoch_itr
@@ -323,7 +323,7 @@ def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., A
 
 
 def install(command: Any) -> None:
-    """Patch fairseq for ``command``, the module of fairseq-train. May be called again."""
+    """Patch fairseq for ``command``, the module of fairseq-train; this function can be called repeatedly."""
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
         Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
         Trainer.load_checkpoint = _resuming(Trainer.load_checkpoint)

@@ -1,7 +1,7 @@
-"""fairseq-train's loop: the times of validation and saving, saving after an interruption, and the plan logged at the
-start.
+"""Additions to the loop of fairseq-train.
 
-:func:`install` replaces parts of ``fairseq_cli.train``; :mod:`.compat` calls it if that command is running.
+They control when to validate and save, save the training when it is interrupted, and log a plan at the start.
+:func:`install` replaces parts of ``fairseq_cli.train``; :mod:`.compat` calls it if this command is running.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ logger = logging.getLogger(__name__)
 
 
 class _Interrupted(BaseException):
-    """A signal that arrived during a validation, when the training can be saved."""
+    """A signal that arrived during a validation, so that the training can be saved immediately."""
 
 
 class Interruption:
-    """Ends a training by SIGINT or SIGTERM after the update in progress, so that it can be saved first.
+    """Ends a training on SIGINT or SIGTERM after the update in progress, so that it can be saved first.
 
-    A second signal ends it immediately. A training is saved only if it runs in one process: otherwise all processes
-        would have to notice the signal in the same update.
+    A second signal ends the training immediately. A training is saved only if it runs in one process, because several
+    processes would have to notice the signal in the same update.
     """
 
     def __init__(self) -> None:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise, because no weight is being changed."""
+        """Whether the handler may raise an error, because no weights are being changed."""
 
     def watch(self) -> None:
-        """Handle the signals that are not ignored."""
+        """Handle the signals from now on, except for signals that are ignored."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.process = os.getpid()
@@ -63,7 +63,7 @@ class Interruption:
             raise _Interrupted
 
     def end(self) -> NoReturn:
-        """Exit with the status that shells give to the signal."""
+        """Exit with the status that shells report for the signal."""
         raise SystemExit(128 + self.number)
 
 
@@ -87,9 +87,9 @@ def is_over(cfg: Any, trainer: Any) -> bool:
 def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
     """Tell whether to validate and whether to save after this update.
 
-    With ``--validate-interval-updates 0``, its default, training validates at each save, as in fairseq. With N above 0
-    it validates every N updates, and with -1 only at the end of an epoch; ``--save-interval-updates`` then only saves.
-    A validation is always followed by a save; otherwise the best checkpoint would be missed.
+    With ``--validate-interval-updates 0``, the default, the model is validated at each save, as in fairseq. With N
+    above 0, it is validated every N updates, and with -1 only at the end of an epoch; ``--save-interval-updates`` then
+    only saves. A validation is always followed by a save, because the best checkpoint would otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -106,7 +106,7 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
 
 
 def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
-    """Tell whether --save-interval-minutes have passed since the last save; all processes get the same answer."""
+    """Tell whether --save-interval-minutes have passed since the last save; the result is the same in all processes."""
     interval = getattr(cfg.task, "save_interval_minutes", 0) or 0
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
@@ -115,12 +115,12 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate and save after an update if :func:`due` says so; replaces fairseq's function of this name."""
+        """Validate and save after an update as decided by :func:`due`; replaces fairseq's function of this name."""
         stop = is_over(cfg, trainer)
         validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
         losses: List[Optional[float]] = [None]
         if validate and not _interruption.number:
-            # at the end of an epoch the scheduler waits for the loss
+            # At the end of an epoch, the scheduler needs the loss.
             _interruption.may_raise = not end_of_epoch
             try:
                 losses = command.validate(cfg, trainer, task, epoch_itr, valid_subsets)
@@ -148,17 +148,17 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 
 
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq-train's ``train`` for an epoch: log the plan first, and take no update after --max-update.
+    """Wrap fairseq-train's ``train`` for an epoch, to log the plan first and to end exactly at --max-update.
 
-    fairseq checks the number of updates only after each update. Without this wrapper, starting a finished training
-    again would add one more update.
+    fairseq checks the number of updates only after an update, so a finished training that is started again would run
+    one more update.
     """
 
     @functools.wraps(train)
     def train_epoch(cfg: Any, trainer: Any, task: Any, epoch_itr: Any) -> Any:
         limit = cfg.optimization.max_update
         if 0 < limit <= trainer.get_num_updates():
-            logger.info(f"--max-update {limit}: the checkpoint has had {trainer.get_num_updates()} updates; done")
+            logger.info(f"--max-update {limit}: training is complete after {trainer.get_num_updates()} updates")
             return [None], True
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
@@ -177,27 +177,27 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
 def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
     """Refuse a ``--best-checkpoint-metric`` that the validation does not report.
 
-    fairseq only fails at the end of the first validation, with a KeyError. The metrics depend on the criterion, the
-    model and the data, so one batch of the first validation set is evaluated to learn their names.
+    fairseq would fail only at the end of the first validation, with a KeyError. The metrics depend on the criterion,
+    the model and the data, so a batch of the first validation set is evaluated to determine their names.
 
     Raises:
         ValueError: the validation does not report this metric.
     """
     metric = cfg.checkpoint.best_checkpoint_metric
     if metric == "loss" or cfg.dataset.disable_validation or hasattr(trainer.task, "post_validate"):
-        return  # every criterion reports a loss; a task with post_validate may add metrics
+        return  # every criterion reports a loss, and a task with post_validate may add further metrics
     reported = _reported_metrics(trainer, cfg.dataset.valid_subset.split(",")[0], epoch)
     if reported and metric not in (*reported, "num_updates"):
         choices = ", ".join(name for name in reported if name not in _NO_QUALITY)
-        raise ValueError(f"--best-checkpoint-metric {metric}: the validation does not report it; choose of {choices}")
+        raise ValueError(f"--best-checkpoint-metric {metric}: not reported by the validation; choose from {choices}")
 
 
 _NO_QUALITY = ("bsz", "ups", "wpb", "wps")
-"""Metrics of every validation that measure batches and speed."""
+"""Metrics of every validation that describe batches and speed, not quality."""
 
 
 def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
-    """Evaluate the first batch of a validation set, and return the names of its metrics; none without a batch."""
+    """Evaluate the first batch of a validation set, and return the names of its metrics; none if there is no batch."""
     trainer.begin_valid_epoch(epoch)
     batches = trainer.get_valid_iterator(subset)
     first = next(iter(getattr(batches, "frozen_batches", ())), None)
@@ -216,10 +216,10 @@ def _in_epochs(updates: float, updates_per_epoch: int) -> str:
 
 
 def plan(cfg: Any, epoch_itr: Any) -> List[str]:
-    """Compute effective values of a training: updates per epoch, validation interval, patience, peak rate, batch.
+    """Describe the actual course of a training: updates per epoch, validation interval, patience, peak rate, batch.
 
     Args:
-        epoch_itr: the iterator of its first epoch.
+        epoch_itr: the iterator over the first epoch.
     """
     freq = cfg.optimization.update_freq[0]
     per_epoch = max(math.ceil(len(epoch_itr) / freq), 1)
@@ -237,7 +237,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
     patience = cfg.checkpoint.patience
     if patience > 0 and not cfg.dataset.disable_validation:
-        # a validation at the end of an epoch also counts
+        # Validations at the end of an epoch are also counted.
         most = patience * every
         metric = cfg.checkpoint.best_checkpoint_metric
         lines.append(
@@ -257,7 +257,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
 
 
 def _source_tokens(epoch_itr: Any) -> Optional[float]:
-    """Mean number of source tokens per batch; None for other kinds of data."""
+    """Compute the mean number of source tokens per batch; None for data without source sizes."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
         return None
@@ -268,7 +268,7 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
 
 
 def install(command: Any) -> None:
-    """Patch the module of fairseq-train. May be called again."""
+    """Patch the module of fairseq-train; this function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
         command.train = planned_epoch(command.train)
         command.validate_and_save = _replacing_validate_and_save(command)

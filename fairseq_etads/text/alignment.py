@@ -36,7 +36,7 @@ def fold(text: str) -> str:
 
 def _visible(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cs":  # cleaning replaces half of a UTF-16 pair
+    if category == "Cs":  # cleaning replaces lone surrogates in the same way
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 

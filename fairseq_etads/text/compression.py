@@ -82,7 +82,7 @@ class _Decompressed(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, make: Callable[[], Any]):
         self.file, self.make = file, make
-        self.stream: Any = make()  # None between two streams
+        self.stream: Any = make()  # the decompressor of the current stream; None between two streams
         self.rest = b""  # compressed bytes after the end of the stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0

@@ -32,7 +32,8 @@ _INLINE = (
     "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
     "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
 )
-# Only the names of HTML's own tags are listed, so that tags such as <unk> and <cit> stay. <s> and <q> are symbols here.
+# Only the names of HTML's own tags are listed, so that tags such as <unk> and <cit> are kept. <s> and <q> are not
+# listed, because they are special symbols in this project.
 _HTML_TAG = re.compile(
     rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
 )
@@ -46,7 +47,7 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """A record that cannot be read. The message is a short reason, by which report.json counts such records."""
+    """A record that cannot be read. The message is a short reason, and report.json counts records by reason."""
 
 
 class Unfit(BadDocument):
@@ -77,8 +78,8 @@ class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
     ``source_in_sentences`` and ``targets_in_sentences`` tell whether the pieces are sentences. ``original``, if
-    requested, is the source before the reader lower-cased it and masked its digits; words between white space are the
-    same. ``origin``, if requested, describes the origin of the document in one word.
+    requested, is the source before the reader lower-cased it and masked its digits, and consists of the same number of
+    words. ``origin``, if requested, describes the origin of the document in one word.
     """
 
     source: Sequence[str]

@@ -67,9 +67,9 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input-format",
         choices=FORMATS,
-        help="unit that is a document: every file (file), line (lines), file in a folder (folder), or record (jsonl, "
-        "csv) (default: detected from the file names and the first line; a text file is one document, and standard "
-        "input contains one document per line)",
+        help="format of the input, in which every file (file), line (lines), file in a folder (folder) or record "
+        "(jsonl, csv) is a document (default: detected from the file names and the first line; a text file is one "
+        "document, and standard input contains one document per line)",
     )
     group.add_argument(
         "--lines",

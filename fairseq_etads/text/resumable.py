@@ -177,7 +177,7 @@ class ResumableLines:
         """Record the lines written so far, so that a later run does not repeat them."""
         assert self._file is not None
         self._file.flush()
-        # The lines reach the disk before the journal counts them.
+        # The lines must be on the disk before the journal counts them.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())

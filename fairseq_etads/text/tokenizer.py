@@ -30,7 +30,7 @@ class TextConfig(FairseqDataclass):
             "SentencePiece"
         },
     )
-    text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case"})
+    text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case the text"})
     text_language: str = field(default="en", metadata={"help": "language of Moses's rules (default: en)"})
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",

@@ -177,13 +177,13 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``, equal to fairseq's for Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``, which fairseq also has for Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(
         default=1e-6, metadata={"help": "term added to the denominator to improve numerical stability"}
     )
-    anneal_eps: bool = field(default=False, metadata={"help": "ignored, as in fairseq"})
+    anneal_eps: bool = field(default=False, metadata={"help": "option without effect, as in fairseq"})
 
 
 @dataclass

@@ -231,7 +231,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "number of updates over which the coverage loss grows to its full weight after its start",
+            "help": "number of updates from the start of the coverage loss until it has its full weight",
         },
     )
     switch_loss: float = field(
@@ -239,7 +239,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--pointer switch",),
-            "help": "weight of the loss of deciding between generating and pointing (--pointer switch)",
+            "help": "weight of the loss for the decision between generating and pointing (--pointer switch)",
         },
     )
     extraction_loss: float = field(
@@ -265,7 +265,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": SIZE,
             "needs": ("--inconsistency-loss",),
-            "help": "number of most attended words in --inconsistency-loss",
+            "help": "number of the most attended words that --inconsistency-loss considers",
         },
     )
     selection_loss: float = field(
@@ -406,7 +406,7 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check the options of a training with a model of these capabilities; see :func:`check_loss_options`."""
+        """Check the options for training a model with these capabilities; see :func:`check_loss_options`."""
         check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:

@@ -86,7 +86,7 @@ class MuonWithAdam(torch.optim.AdamW):
             if weight.grad is None:
                 continue
             state = self.state[weight]
-            if not state:  # AdamW looks for "step" in every state that it loads
+            if not state:  # AdamW expects "step" in every state that it loads
                 state.update(step=torch.zeros(()), momentum=torch.zeros_like(weight))
             state["step"] += 1
             state["momentum"].mul_(group["momentum"]).add_(weight.grad)

@@ -43,7 +43,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "data folder from fairseq-preprocess (of several, separated by colons, each epoch reads the next)"
+            "help": "data folder from fairseq-preprocess (or several, separated by colons, read in turn by epochs)"
         },
     )
     source_lang: Optional[str] = field(
@@ -73,7 +73,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "if --truncate-target cuts a summary, do not train the model to end it there (See et al. 2017)"
+            "help": "do not train the model to end summaries where --truncate-target cuts them (See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(
@@ -86,8 +86,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     extractor: Optional[str] = field(
         default=None,
         metadata={
-            "help": "initialise the extractor in a model with --sentence-attention extractor from this checkpoint of "
-            "a sentence extractor; ignored when training resumes"
+            "help": "initialise the extractor of --sentence-attention extractor from this checkpoint of a sentence "
+            "extractor; ignored when training resumes"
         },
     )
     labels: Optional[str] = field(
@@ -270,7 +270,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
     for name, value in options.items():  # fairseq's enumerations of choices are not strings
         options[name] = str(value) if isinstance(value, Enum) else value
-    # the hub's configuration turns True and False into strings
+    # The configuration of the hub converts True and False to strings.
     given = {True: "", "True": "", False: None, "False": None}.get(
         options.get("replace_unk"), options.get("replace_unk")
     )

@@ -155,5 +155,5 @@ class ExtractorNLL(FairseqCriterion):
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
     """Drop the numbers of sentences (B, T) that are ``most`` or larger, and fill up with -1 on the right."""
     kept = (labels >= 0) & (labels < most)
-    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences first, in order
+    order = (~kept).int().argsort(dim=1, stable=True)  # puts the remaining sentences first, in order
     return labels.masked_fill(~kept, -1).gather(1, order)

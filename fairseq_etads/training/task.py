@@ -93,7 +93,7 @@ class SummarizationTask(FairseqTask):
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # a model is not from this project
+        self._hides_rare_words = False  # whether a model is not from this project
         self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is being loaded
         self._training_batches: Any = None
         self._criterion: Any = None  # the training generator
@@ -230,7 +230,7 @@ class SummarizationTask(FairseqTask):
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         """Return fairseq's batches, which are the same in a resumed training as in an uninterrupted one.
 
-        fairseq 0.12.3 draws the batches of all epochs at once. Its seed is --seed plus the epoch in which the process
+        fairseq 0.12.3 draws the batches of all epochs at once. The seed is --seed plus the epoch in which the process
         starts.
         """
         epoch = kwargs.get("epoch", 1)
@@ -315,7 +315,7 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first folder
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # check every folder now, not when a later epoch reads it
+        for path in paths:  # all folders are checked now, not when a later epoch reads them
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:

@@ -39,7 +39,7 @@ class Candidates:
         ids = ids.sort(dim=1).values
         frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
         if texts.device.type == "cpu":
-            on_some_list = int(frequent.max())  # all smaller ids are on some list
+            on_some_list = int(frequent.max())  # all smaller ids are on at least one list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
         else:  # the result is the same, but this code waits for the GPU once instead of three times
@@ -59,7 +59,7 @@ class Candidates:
         """
         is_new = torch.ones_like(ids, dtype=torch.bool)
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
-        distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1): distinct ids before each place
+        distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1), number of distinct ids before each place
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
         own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # number of own words below the cutoff
         together = cuts + distinct[:, -1:] - own_below

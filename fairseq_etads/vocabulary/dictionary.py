@@ -80,7 +80,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
     Both dictionaries compare as equal, because fairseq compares words and ids.
     """
-    bounded = copy.copy(dictionary)  # the copy shares the lists of words
+    bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size
     return bounded
 

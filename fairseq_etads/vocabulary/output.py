@@ -38,7 +38,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     starts_run &= wanted.gather(1, order)
-    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # in the order of the text again
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # mask in the order of the text
     number_of_first = is_first.cumsum(dim=1) - 1
     run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
@@ -97,7 +97,7 @@ class BatchVocab:
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
-        outside = src_tokens >= known_words  # words that the model does not know
+        outside = src_tokens >= known_words  # True at words that the model does not know
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)

@@ -1,7 +1,7 @@
 """Word vectors from text alone: positive pointwise mutual information and a truncated singular value decomposition.
 
-Let #(w, c) be the number of times that the words w and c occur near each other, and P_a(c) the frequency of c to the
-power of 3/4, normalised:
+Let #(w, c) be the number of times that the words w and c occur near each other. P_a(c) is proportional to the frequency
+of c to the power of 3/4:
 
     M_wc = max(0, log(#(w, c) / #(w) / P_a(c))),   M ~ U S V^T,   vectors: rows of U S^(1/2)
 

@@ -79,7 +79,7 @@ def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path
     train(corpus / "bin", tmp_path / "save", *options, "--max-update", "2")
     more = ["--initial-accumulator", "0.1", "--lr", "0.5", "--max-update", "3"]
     log = train(corpus / "bin", tmp_path / "save", *options, *more).stdout
-    assert "--initial-accumulator 0.1: has no effect on a resumed training; it remains 0.0" in log
+    assert "--initial-accumulator 0.1: has no effect on a resumed training; the value remains 0.0" in log
     assert "--lr 0.5: has no effect on a training that is resumed with --lr-scheduler reduce_lr_on_plateau" in log
     assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.001"]
     overrides = re.search(r"--optimizer-overrides \"(.*)\"", log).group(1)
@@ -107,7 +107,7 @@ def test_an_average_may_be_added(begun, corpus, tmp_path):
     start = checkpoint(begun)["model"]
     options = ["--store-ema", "--ema-decay", "0.5", "--max-update", "5"]
     log = train(corpus / "bin", save, *options).stdout
-    assert "--store-ema: the checkpoint has no average; it starts from the checkpoint's weights" in log
+    assert "--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights" in log
     state = checkpoint(save)
     layers = [name for name in start if ".layers." in name]  # fairseq averages a shared table several times
     for name in layers:

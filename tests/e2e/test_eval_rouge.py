@@ -127,8 +127,8 @@ def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_pa
 @pytest.mark.parametrize(
     "metric, options, choices",
     [
-        ("rouge_l", ["--eval-rouge"], "choose of loss, ppl, rouge1, rouge2, rougeL"),
-        ("sharpness", [], "choose of loss, ppl"),
+        ("rouge_l", ["--eval-rouge"], "choose from loss, ppl, rouge1, rouge2, rougeL"),
+        ("sharpness", [], "choose from loss, ppl"),
     ],
 )
 def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path, metric, options, choices):
@@ -136,7 +136,7 @@ def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path, metric, 
     options = [*options, "--best-checkpoint-metric", metric, "--max-update", "2"]
     log = train(corpus / "bin", tmp_path / "save", *options, check=False)
     last = log.strip().splitlines()[-1]
-    assert "ValueError" in last and f"--best-checkpoint-metric {metric}: the validation does not report it" in last
+    assert "ValueError" in last and f"--best-checkpoint-metric {metric}: not reported by the validation" in last
     assert choices in last and "begin validation" not in log and "sample 0" not in log
 
 

@@ -153,4 +153,4 @@ def test_shards_that_would_be_ignored_are_refused(run):
     command = ["fairseq-validate", str(run / "prepared" / "bin"), *PLUGIN, "--cpu", "--num-shards", "2"]
     command += ["--path", str(run / "checkpoints" / "checkpoint_last.pt")]
     output = run_command(command, cwd=run, check=False).stdout
-    assert "--num-shards 2: fairseq-validate ignores it" in output.rstrip().splitlines()[-1]
+    assert "--num-shards 2: fairseq-validate ignores this option" in output.rstrip().splitlines()[-1]

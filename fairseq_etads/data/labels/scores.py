@@ -1,4 +1,4 @@
-"""Scores of how well a selector discriminates, from counts of units per bin of their logits."""
+"""Scores for the quality of a selector, computed from numbers of units per bin of logits."""
 
 import math
 from typing import Any, List, Tuple

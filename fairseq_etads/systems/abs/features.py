@@ -214,7 +214,7 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
-        """Return the word that is ``places`` places before each word, (B, 1, S)."""
+        """Return the preceding word at a distance of ``places`` for each word, (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _of_words(self, flags: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors (F)"}
     )
     encoder_window: int = field(
-        default=5, metadata={"help": "number of words in the window around each place of the document; odd"}
+        default=5, metadata={"help": "number of words (odd) in the window around each place of the document"}
     )
     source_marks: int = field(
         default=3,
@@ -32,7 +32,7 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=200, metadata={"bounds": SIZE, "help": "width of the summaries' word vectors (E)"}
     )
     decoder_context_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the last words' word vectors for attention (G)"}
+        default=200, metadata={"bounds": SIZE, "help": "width of the preceding words' vectors for attention (G)"}
     )
     decoder_hidden_size: int = field(
         default=400, metadata={"bounds": SIZE, "help": "width of the language model's hidden layer (h)"}
@@ -41,7 +41,7 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=1.0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "before each epoch, scale longer word vectors to this length (0: off)",
+            "help": "maximum length of word vectors, to which longer vectors are scaled before each epoch (0: off)",
         },
     )
 

@@ -39,7 +39,7 @@ class ConvolutionalConfig(PointerOptions):
         metadata={"help": 'decoder layers that attend to the document: True (all), or a list such as "[True, False]"'},
     )
     share_input_output_embed: bool = field(
-        default=False, metadata={"help": "use the summaries' word vectors also as the output layer's weight"}
+        default=False, metadata={"help": "share the summaries' word vectors with the output layer"}
     )
     max_source_positions: Optional[int] = field(
         default=None,
@@ -56,7 +56,7 @@ class ConvolutionalConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {},  # the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
+    "convs2s": {},  # these are the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
     "convs2s_gigaword": {
         "encoder_embed_dim": 256,
         "encoder_layers": "[(256, 3)] * 6",
@@ -84,7 +84,7 @@ TRAINING: Dict[str, Any] = {
 }
 """Sections of the configuration that trains these architectures."""
 TRAININGS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {  # Narayan et al. 2018 use these settings on XSum; their dropout is 0.2
+    "convs2s": {  # Narayan et al. 2018 use these settings on XSum, with dropout 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
         "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
         "dataset": {"batch_size": 32},

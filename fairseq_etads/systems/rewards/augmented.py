@@ -41,8 +41,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau) of the edits: with larger values, more words are replaced; with values near 0, "
-            "none",
+            "help": "temperature (tau) of the edits; larger values replace more words, and values near 0 replace none",
         },
     )
     raml_samples: int = field(
@@ -150,7 +149,7 @@ class SummarizationRAML(SummarizationNLL):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check the options of a training with a model of these capabilities; raises ValueError."""
+        """Check the options for training a model with these capabilities; raises ValueError."""
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(

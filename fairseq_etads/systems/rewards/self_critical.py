@@ -169,7 +169,7 @@ class SummarizationRL(SummarizationNLL):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check the options of a training with a model of these capabilities.
+        """Check the options for training a model with these capabilities.
 
         Raises:
             ValueError: an option has no effect.
@@ -246,7 +246,7 @@ class SummarizationRL(SummarizationNLL):
             self._drawing = (model, inference, self._make_generator(model, inference))
         _, inference, generator = self._drawing
         encoded = None
-        # EncodedBatch stores its contents on the CPU, so it is used only there.
+        # EncodedBatch stores its contents on the CPU, so it is used only for models on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
             encoded.of(0).keep_encoder_out(inference.current(), encoder_out)

@@ -108,7 +108,7 @@ class TokenJudge:
     def __init__(self, path: str, task: Any, option: str):
         if not is_there("entailment"):
             raise ValueError(belongs_to("--rewards entail", "entailment"))
-        from ..entailment.model import EntailmentScorer  # the other rewards work without that system
+        from ..entailment.model import EntailmentScorer  # the other rewards do not need this system
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config

@@ -30,7 +30,7 @@ class ExtractorRLConfig(FairseqDataclass):
         metadata={"help": "checkpoint of the frozen model that rewrites sentences, such as sentence_rewriter"},
     )
     rl_discount: float = field(
-        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor of later rewards per step"}
+        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor per step for later rewards"}
     )
     rl_max_len: int = field(
         default=30,

@@ -27,7 +27,9 @@ class PointerExtractorConfig(FairseqDataclass):
     """Options of pointer extractors; the defaults follow Chen and Bansal 2018."""
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
-    encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "initial word vectors, in word2vec's text format"}
+    )
     sentence_filters: int = field(
         default=100,
         metadata={"bounds": SIZE, "help": "number of filters of each width (3, 4 and 5 words) for encoding sentences"},

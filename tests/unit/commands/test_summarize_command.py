@@ -253,7 +253,7 @@ def test_a_column_that_is_missing_is_named_with_those_there_are(summarize, tmp_p
     status, _, said = summarize(tmp_path / "a.csv")
     assert status == 2 and "no field is known to contain documents; choose --source-column from title, body" in said
     status, _, said = summarize(tmp_path / "a.csv", "--source-column", "text")
-    assert status == 2 and "--source-column text:" in said and "a.csv has title, body" in said
+    assert status == 2 and "--source-column text:" in said and "a.csv has the columns title, body" in said
 
 
 def test_documents_that_are_not_read_to_their_end_are_counted(summarize):

@@ -160,12 +160,12 @@ def refusal(path, source, target=None):
 def test_other_dictionaries_are_refused(written):
     path, words = written
     bounded = with_known_words(words, 30)
-    assert "another target dictionary" in refusal(path, words, bounded)
-    assert "another source dictionary" in refusal(path, bounded, words)
+    assert "a different target dictionary" in refusal(path, words, bounded)
+    assert "a different source dictionary" in refusal(path, bounded, words)
     other = make_task(tail=9).source_dictionary
     read_shortlist(path, other, other)  # a different copy tail is allowed
     other.symbols[7], other.symbols[8] = other.symbols[8], other.symbols[7]
-    assert "another source dictionary" in refusal(path, other)
+    assert "a different source dictionary" in refusal(path, other)
 
 
 def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
@@ -269,7 +269,7 @@ def test_a_shortlist_of_other_words_is_not_exported(exported, tmp_path, capsys):
         file, np.zeros(1, dtype=np.int32), np.full((30, 1), -1, dtype=np.int32), words, words, {"documents": 3}
     )
     assert export([str(exported / "run"), str(tmp_path / "model"), "--shortlist", str(file)]) == 2
-    assert f"--shortlist {file} was made with another source dictionary" in capsys.readouterr().err
+    assert f"--shortlist {file} was created with a different source dictionary" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
 
 

@@ -100,8 +100,8 @@ def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
     with pytest.raises(compat.DamagedCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
     assert "checkpoint_last.pt: not a complete checkpoint (the checksum of" in str(error.value)
-    assert f"{tmp_path / 'checkpoint_best.pt'} is whole: name it with --path" in str(error.value)
-    assert "No other one here can be resumed from" in str(error.value), "it has no state of an optimiser"
+    assert f"{tmp_path / 'checkpoint_best.pt'} is complete: name it with --path" in str(error.value)
+    assert "Training cannot resume from any file here" in str(error.value), "it has no state of an optimiser"
     assert torch.equal(
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))["model"]["weight"],
         torch.arange(1000.0),
@@ -125,11 +125,11 @@ def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path)
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK\x03\x04 half")
     with pytest.raises(compat.DamagedCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
-    recommended = f"{tmp_path / 'checkpoint_1_10.pt'}, saved after 10 updates, is whole: name it with --restore-file"
+    recommended = f"{tmp_path / 'checkpoint_1_10.pt'}, saved after 10 updates, is complete: name it with --restore-file"
     assert recommended in str(error.value)
     for name in ("checkpoint_1_10.pt", "checkpoint_1_5.pt", "average.pt"):
         (tmp_path / name).unlink()
-    with pytest.raises(compat.DamagedCheckpointError, match="Name another one with --restore-file"):
+    with pytest.raises(compat.DamagedCheckpointError, match="Name another checkpoint with --restore-file"):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
 
 

@@ -206,7 +206,7 @@ def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
     assert names(tmp_path) == ["model", "model.partial"]
     assert (unrelated / "precious").read_text() == "mine"
     with (
-        pytest.raises(InputError, match=r"FOLDER .*model exists already"),
+        pytest.raises(InputError, match=r"FOLDER .*model already exists"),
         writing_folder(tmp_path / "model", "FOLDER"),
     ):
         pytest.fail("a folder was replaced")

@@ -92,11 +92,11 @@ def test_later_epochs_are_shared_out_whole():
 
 def test_an_epoch_that_has_become_shorter_is_refused_and_one_that_differs_is_announced(caplog):
     state = all_read(1, None, 1, 6)[1]
-    with pytest.raises(ValueError, match=r"after 6 batches of epoch 1, which has only 5 .* --reset-dataloader"):
+    with pytest.raises(ValueError, match=r"after 6 batches of epoch 1, but the epoch has only 5 .* --reset-dataloader"):
         batches(count=5).load_state_dict(state)
     with caplog.at_level(logging.WARNING):
         batches(count=8).load_state_dict(state)
-    assert "epoch 1 has 8 batches and had 11" in caplog.text
+    assert "epoch 1 has 8 batches, but had 11" in caplog.text
 
 
 def test_an_order_that_depends_on_the_number_of_workers_is_refused():

@@ -314,7 +314,7 @@ def test_the_report_has_lengths_and_checksums(text, tmp_path):
         ({"source_size": 5}, "--source-size 5: needs --separate-dictionaries"),
         ({"separate": True, "target_size": -1}, "--target-size -1"),
         ({"target_size": 30}, "--target-size 30: choose fewer than the --size 30 words"),
-        ({"factors": ["tf", "tf"]}, "--factors tf tf: name each once"),
+        ({"factors": ["tf", "tf"]}, "--factors tf tf: name each factor once"),
         ({"factors": ["tf"], "tf_bins": 1}, "--tf-bins 1"),
         ({"spacy_model": "en"}, "--spacy-model en: needs --factors"),
     ],

@@ -172,7 +172,7 @@ def test_inputs_that_do_not_fit_are_refused(read, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     for options, words in (
         (["--input", tmp_path / "missing"], "no such file or folder"),
-        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "inputs of one kind"),
+        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "inputs of one format"),
         (["--input", tmp_path, "--input-format", "lines"], "is a folder, but --input-format is lines"),
     ):
         status, _, _, said = read(*options)

@@ -108,7 +108,9 @@ def test_an_older_file_is_not_taken_for_one_whose_partial_file_is_gone(tmp_path)
 def test_other_settings_and_other_documents_are_refused(tmp_path):
     path = tmp_path / "out"
     work(path, stop=5).close()
-    with pytest.raises(InputError, match=r"out.partial next to it was started with another --beam and --lenpen; give"):
+    with pytest.raises(
+        InputError, match=r"out.partial next to it was started with another --beam and --lenpen; choose"
+    ):
         ResumableLines(path, {"model": "x", "--lenpen": 1})
     with pytest.raises(InputError, match="contains summaries of 4 documents, but there are only 3 documents now"):
         work(path, documents=DOCUMENTS[:3])

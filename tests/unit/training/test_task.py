@@ -277,7 +277,7 @@ def test_a_pointers_training_data_may_have_two_unknown_words_in_a_thousand(unkno
             load_unknown(tmp_path, documents)
     else:
         load_unknown(tmp_path, documents)
-        assert "2 of the first 1,001 words of train's documents are <unk>, which cannot be copied" in caplog.text
+        assert "2 of the first 1,001 words of train's documents are <unk>; they cannot be copied" in caplog.text
     caplog.clear()
     load_unknown(tmp_path, documents, pointer="none")
     assert "<unk>" not in caplog.text
