@@ -44,8 +44,8 @@ example:
   copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not occur
   in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N:
   percentage of its N-grams that occur earlier in the summary. The second table shows from which tenth of the documents
-  the copied bigrams come. docs/evaluation.md describes the details. Use - as FILE for standard input. Files may be
-  compressed (.gz, .xz, .bz2, .zst).""",
+  the copied bigrams come. See docs/evaluation.md for details. Use - as FILE for standard input. Files may be compressed
+  (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")

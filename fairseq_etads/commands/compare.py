@@ -47,10 +47,11 @@ examples:
   not mistaken for a better system. With a single training of each system, the result does not extend to other trainings
   of the same systems. Documents that resemble each other (news about one event, packages from one source) are not
   independent. Name their families with --families to resample whole families. If you test several metrics or systems,
-  correct the p-values for the number of tests (with Holm's method, or by dividing the significance level). --likelihood
-  compares the log-likelihoods of the references under two trained models (natural logarithm, mean over the tokens of a
-  summary). The likelihood varies far less than ROUGE, so it can detect smaller differences, but it does not measure the
-  effect of the search. Use - as FILE for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  correct the p-values for the number of tests (with Holm's method, or by dividing the significance level). With
+  --likelihood, the command compares the log-likelihoods of the references under two trained models (natural logarithm,
+  mean over the tokens of a summary). The likelihood varies far less than ROUGE, so it can detect smaller differences,
+  but it does not measure the effect of the search. Use - as FILE for standard input. Files may be compressed (.gz, .xz,
+  .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
@@ -63,13 +64,13 @@ examples:
     add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training")
     add("--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training")
     add("--figure", choices=list(FIGURES), default="f1", help="ROUGE figure to compare (default: %(default)s)")
-    add("--families", metavar="FILE", help="file with one line per document: its family, up to the first tab")
+    add("--families", metavar="FILE", help="file with the family of each document, one per line, before any tab")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
         "--likelihood",
         action="store_true",
-        help="compare two runs of scripts/train.sh; etads-likelihood computes any scores that are not stored yet",
+        help="compare runs of scripts/train.sh; etads-likelihood computes any scores that are not stored yet",
     )
     add("--subset", metavar="NAME", help="split with the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to use in each run (default: best)")

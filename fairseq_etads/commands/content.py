@@ -27,14 +27,14 @@ examples:
   etads-extract runs/long/extractor/prepared extract.txt --by content --selection runs/long/extractor
   scripts/generate.sh --run runs/long --output summaries.txt --content runs/long/extractor
 
-  docs/decoding.md and docs/long.md describe the model.""",
+  See docs/decoding.md and docs/long.md for descriptions of the model.""",
     )
     add = parser.add_argument
     add(
         "run",
         metavar="RUN",
         type=Path,
-        help="run folder of scripts/train.sh, or of an extractor, such as OUT/extractor of scripts/shorten.sh",
+        help="run folder of scripts/train.sh or of an extractor, such as OUT/extractor of scripts/shorten.sh",
     )
     add(
         "--prepared",

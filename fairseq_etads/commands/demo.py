@@ -98,14 +98,14 @@ def _load(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq lets every logger log everything
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq makes every logger show all messages
     summarizer = Summarizer.load(args.folder, args.device)
     summarizer.summarize("A first text, so that the page need not wait.")  # this packs the weights and loads the rules
     return summarizer
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread, and return its result or raise its error. Ctrl-C does not wait for it."""
+    """Run ``work`` in a separate thread, and return its result or raise its error, without delaying Ctrl-C."""
     outcome: Future[Any] = Future()
 
     def do() -> None:

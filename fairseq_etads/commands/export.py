@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Write a model folder, which contains the weights (safetensors), settings (JSON), dictionaries, "
-        "the subword model and a model card. Loading a model folder runs no code from it, so it is safe to share.",
+        "the subword model and a model card. Model folders can be shared, because loading them runs no code from them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,9 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="dtype of the stored weights; fp16 halves the size of the folder (default: fp32)",
+        help="dtype of the stored weights; fp16 halves their size (default: fp32)",
     )
-    add("--shortlist", metavar="FILE", type=Path, help="shortlist from etads-shortlist for decoding")
+    add("--shortlist", metavar="FILE", type=Path, help="shortlist for decoding, written by etads-shortlist")
     add(
         "--extractor",
         metavar="RUN",

@@ -64,8 +64,8 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="for selector and tagger: choose the most probable sentences with N words in total, instead of "
-        "--sentences; for content: maximum number of words in a summary (default: 1.15 times the mean in training)",
+        help="maximum number of words in a summary: for selector and tagger instead of --sentences, for content always "
+        "(default: 1.15 times the mean in training)",
     )
     add(
         "--hypotheses",

@@ -42,10 +42,11 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  --pairs writes one pair per summary sentence: the document sentence that --kind match finds to SPLIT.source, and the
-  summary sentence to SPLIT.target. etads-prepare reads this text, and a model trained on it rewrites sentences. --pairs
-  and all kinds except words require documents with sentence marks (etads-prepare --source-sentence-marks). The four
-  kinds of sentence labels share one file name, so use --out to keep several. docs/selection.md describes the kinds.""",
+  With --pairs, the command writes one pair per summary sentence: the document sentence that --kind match finds to
+  SPLIT.source, and the summary sentence to SPLIT.target. The command etads-prepare reads these files, and a model
+  trained on them rewrites sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
+  --pairs and all kinds except words. The four kinds of sentence labels share one file name, so use --out to keep
+  several. See docs/selection.md for descriptions of the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")

@@ -1,4 +1,4 @@
-"""The command ``etads-models``: list the named architectures, show one's options, or write configurations."""
+"""The command ``etads-models``: list architectures, show the options of an architecture, or write configurations."""
 
 import argparse
 import logging

@@ -28,7 +28,7 @@ examples:
   etads-nli score nli snli_1.0_test.jsonl
 
   Files of pairs contain the published JSON lines, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is a
-  folder, which fairseq-train reads with --rewards entail --entail-model. docs/rewards.md describes the reward.""",
+  folder, which fairseq-train reads with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)

@@ -25,7 +25,7 @@ examples:
   etads-rouge summaries.txt runs/mine/text/test.target
 
   --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
-  an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
+  an interruption, run the same command again to continue. See docs/rewrite.md for the training of both models.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
@@ -70,15 +70,15 @@ examples:
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: length by which scores are normalised: tokens includes the end symbol, words does not, as "
-        "in Chen and Bansal's code (default: %(default)s)",
+        help="with --rerank: length by which to normalise scores, with the end symbol (tokens) or without it (words), "
+        "as in Chen and Bansal's code (default: %(default)s)",
     )
     add(
         "--max-len",
         metavar="N",
         type=int,
         default=30,
-        help="maximum number of tokens of a rewritten sentence (default: %(default)s)",
+        help="maximum number of tokens in a rewritten sentence (default: %(default)s)",
     )
     add(
         "--sentences",

@@ -135,7 +135,7 @@ def warn(prog: str, warnings: Iterable[str]) -> None:
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
-    """Raise ValueError before long work begins if its output file could not be written.
+    """Raise ValueError early, before long work begins, if the output file cannot be written.
 
     Args:
         option: the option that names the file.

@@ -22,7 +22,7 @@ examples:
 
   fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
   (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
-  --threshold, and the best F1 at any threshold. docs/selection.md describes selectors.""",
+  --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
     )
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh, with checkpoints/")
@@ -40,7 +40,7 @@ examples:
         metavar="P",
         type=float,
         default=0.15,
-        help="select words or sentences with a probability above P (default: %(default)s)",
+        help="probability above which a word or sentence is selected (default: %(default)s)",
     )
     add("--report", metavar="FILE", type=Path, help="also write the figures to FILE as JSON")
     add_run_options(add)

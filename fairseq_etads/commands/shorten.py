@@ -42,7 +42,7 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="data that etads-prepare made from TEXT for the extractor (default: RUN/prepared)",
+        help="output of etads-prepare for TEXT, as read by the extractor (default: RUN/prepared)",
     )
     add(
         "--words",

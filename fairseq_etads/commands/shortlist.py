@@ -26,7 +26,7 @@ examples:
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
   At the end, the command reports how many words the list of a validation document contains, and how many words of the
-  reference summaries are on the list. docs/decoding.md describes the costs and gains of a shortlist.""",
+  reference summaries are on the list. See docs/decoding.md for the costs and gains of a shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")

@@ -1,1 +1,1 @@
-"""``etads-demo``: a local web page on which a model folder summarises pasted text."""
+"""``etads-demo``: summarise pasted text with a model folder on a local web page."""

@@ -1,15 +1,15 @@
-"""Events for the page while a document is summarised: JSON dictionaries, each with its "kind".
+"""Report progress to the page while a document is summarised, as events. Events are JSON dictionaries with a "kind".
 
-- ``waiting``: ``before`` other summaries come first.
+- ``waiting``: ``before``, the number of summaries that come first.
 - ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
-- ``step``: the best summary so far: ``text``, ``score``, ``ended``, and where its last word was read, ``attention`` and
-  ``copying``, as pairs [token of the document, weight]; None if the model has none.
-- ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
-  document's words the model read (``words_read`` of ``words``), the ``explanation``
+- ``step``: the best summary so far with ``text``, ``score`` and ``ended``. ``attention`` and ``copying`` show where the
+  model read its last word, as pairs [token of the document, weight], or None if the model has none.
+- ``summary``: the result with ``text``, ``sentences``, ``score`` (None if the summary has no probability), the number
+  of the document's words that the model read (``words_read`` of ``words``), the ``explanation``
   (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
-- ``problem``: why there is no summary, in ``words``.
+- ``problem``: the reason why there is no summary, in ``words``.
 
-Positions are in characters as Python counts them, code points.
+Positions are code points, as in Python strings.
 """
 
 import math
@@ -22,7 +22,7 @@ from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
-"""Weights of attention below this are not sent."""
+"""Attention weights below this value are not sent."""
 
 
 def summary_events(
@@ -36,9 +36,9 @@ def summary_events(
     """Summarise a text, and report its progress as events.
 
     Args:
-        check: function called at each step; it raises StoppedError when no client is listening any longer.
+        check: function called at each step, which raises StoppedError when no client is listening any more.
         tell: function called with each event.
-        keep: function called with the explanation; it returns the path of its page.
+        keep: function called with the explanation, which returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -70,12 +70,12 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # for example, out of memory; the next document may be shorter
+    except Exception as error:  # such as too little memory; the next document may be shorter
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 
 def step_event(partial: PartialSummary) -> Dict[str, Any]:
-    """Make the event of one step."""
+    """Create the event of a step."""
     return {
         "kind": "step",
         "text": partial.text,
@@ -87,17 +87,17 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
-    """Pairs of place and weight, for weights of at least :data:`LEAST`."""
+    """Return pairs of index and weight, for weights of at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
 def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
-    """Count a document's words, and the words that the model read; white space separates words.
+    """Count the words of a document, separated by white space, and the words that the model read.
 
     Args:
         left_out: number of tokens that were not read.
         ends: end positions in the text of the tokens that were read.
-        picked: the sentences that an extractor picked.
+        picked: sentences picked by an extractor.
     """
     words = len(text.split())
     if picked is not None:

@@ -1,4 +1,4 @@
-"""The decoding options as fields of a form, from the same table as the command line's options."""
+"""Describe the decoding options as fields of a form, from the same table as the options of the command line."""
 
 from typing import Any, Dict, List
 
@@ -7,17 +7,17 @@ from ..search import call_options
 from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
-"""Options that the page shows at once; the others are shown after a click."""
+"""Options that the page shows immediately; it shows other options after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Largest values, unless the folder's own are larger, so that a typing error cannot use up all memory."""
+"""Maximum values, unless the folder's defaults are larger, so that a typing error cannot use up all memory."""
 
 
 def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """The default of every option; None: the model decides.
+    """Return the default of every option; None if the model decides.
 
     Args:
-        decoding: a folder's own defaults, by the names of :data:`~fairseq_etads.search.call_options.OPTIONS`.
+        decoding: defaults of a folder, by name in :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
     values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -30,7 +30,7 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     # Without a shortlist in the model folder, the option has no effect.
     if "shortlist" not in decoding:
         names.remove("shortlist")
-    if "choose" not in decoding:  # likewise without a content model
+    if "choose" not in decoding:  # without a content model, the option has no effect
         names = [name for name in names if name not in ("choose", "choose_words")]
     found = []
     for name in names:
@@ -58,7 +58,7 @@ def _most(name: str, default: Any) -> float:
 def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     """Raise InputError if an option does not exist, or its value is impossible or too large for the page.
 
-    Checks that depend on the model follow later, in the summariser.
+    The summariser performs the checks that depend on the model.
     """
     call_options.call_settings(decoding, options)
     values = defaults(decoding)

@@ -1,7 +1,7 @@
-"""Restrict the server to this computer's own pages: checks of each request, and headers of each response.
+"""Restrict the server to its own page on this computer, with checks of requests and headers of responses.
 
-The server listens on the loopback interface, so other computers cannot reach it. Other web pages in the user's browser
-can try. A page can send requests to any address (cross-site request forgery), and can let its own name point to
+The server listens on the loopback interface, so other computers cannot reach it, but other web pages in the user's
+browser can. A page can send requests to any address (cross-site request forgery), and can let its own name point to
 127.0.0.1 (DNS rebinding). But it cannot choose the headers Host and Origin that a browser sends.
 """
 
@@ -13,11 +13,11 @@ from starlette.responses import PlainTextResponse
 from ..platform.console import printable
 
 NAMES = ("127.0.0.1", "localhost")
-"""This computer's names in the header Host."""
+"""Names of this computer in the header Host."""
 
 HEADERS = {
-    # The page loads nothing but this server's own files. No text can become a script or markup, even if the script has
-    # a mistake.
+    # The page loads only files of this server. No text can become a script or markup, even if the script contains a
+    # mistake.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -31,9 +31,9 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware that refuses requests from other pages than this server's, and adds :data:`HEADERS`.
+    """ASGI middleware that refuses requests from pages of other servers, and adds :data:`HEADERS` to responses.
 
-    A header that a response already has is kept.
+    Headers that a response already contains are kept.
     """
 
     def __init__(self, app: Any):
@@ -59,7 +59,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Reason to refuse a request, as HTTP status and text; None to accept it."""
+    """Return the reason to refuse a request, as HTTP status and text; None to accept the request."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")

@@ -1,4 +1,4 @@
-"""The page's server, a Starlette application: the page's files, its form, and streams of summaries."""
+"""Serve the files of the page, its form and streams of summaries with a Starlette application."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,16 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Path -> file in the folder ``page`` and its type. Only these paths exist, so none can lead elsewhere."""
+"""Path -> file in the folder ``page`` and its type. Other paths do not exist, so the server serves no other files."""
 
 MAX_BYTES = 1_000_000
-"""Largest size of a request."""
+"""Maximum size of a request in bytes."""
 MAX_WAITING = 8
-"""Largest number of summaries that wait for the running one."""
+"""Maximum number of summaries that wait for the running summary."""
 MAX_EXPLANATIONS = 8
 """Number of recent explanations kept in memory for their pages."""
 SECONDS_TO_STOP = 5.0
-"""Longest wait for a step of the search when the server ends."""
+"""Maximum number of seconds to wait for a step of the search when the server ends."""
 
 
 class BadRequestError(Exception):
@@ -50,7 +50,7 @@ class BadRequestError(Exception):
 
 
 class EventStream(StreamingResponse):
-    """Stream events as lines of JSON; when the client disconnects, the job is stopped."""
+    """Stream of events as lines of JSON, which stops the job when the client disconnects."""
 
     def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
         super().__init__(_lines(events), media_type="application/x-ndjson")
@@ -84,7 +84,7 @@ class Demo:
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
-        """Make the application. Its worker ends when the application ends."""
+        """Create the application. Its worker ends when the application ends."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -129,7 +129,7 @@ class Demo:
         return Response(page, media_type="text/html", headers=policy)
 
     def _keep(self, explanation: Explanation) -> str:
-        """Store an explanation in place of the oldest one; returns the path of its page, which cannot be guessed."""
+        """Replace the oldest explanation with a new one, and return the path of its page, which cannot be guessed."""
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))
         name = secrets.token_urlsafe(16)
@@ -141,8 +141,8 @@ class Demo:
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # This runs in a thread, because the first call with an --infer-dtype packs weights. It raises an error for
-            # options that the model does not support.
+            # Run this in a thread, because the first call with an --infer-dtype packs weights. It raises an error if
+            # the model does not support the options.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -154,11 +154,11 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # the client has disconnected and reads no response
+            return Response(status_code=400)  # the client has disconnected and does not read a response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
-        """Make the job of summarising a document, and the queue for its thread's events; None ends them."""
+        """Create the job that summarises a document, and the queue for its events; None ends the events."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
@@ -176,7 +176,7 @@ class Demo:
 
 
 def described(config: Any, extracts: bool) -> str:
-    """Describe a model in a sentence, from its folder's config.json; ``extracts``: it has an extractor."""
+    """Describe a model in a sentence from the config.json of its folder; ``extracts``: it has an extractor."""
     pointer = config.model.get("pointer", "none")
     copies = "" if pointer == "none" else "copies words from the document, and "
     reads = f"the first {config.task['truncate_source']:,} tokens"
@@ -207,7 +207,7 @@ async def _body(request: Request) -> bytes:
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # This reads a little more than the limit, because many clients see no response until they have sent everything.
+        # Read more than the limit, because many clients see no response until they have sent everything.
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:
@@ -216,7 +216,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
-    """Parse a request's document and options.
+    """Parse the document and the options in a request.
 
     Raises:
         BadRequestError: the request is invalid.

@@ -1,4 +1,4 @@
-"""A worker thread that runs jobs one by one, with a bounded queue. Without torch and fairseq."""
+"""Run jobs one by one in a worker thread with a bounded queue, without torch and fairseq."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """The queue is full, so no job is accepted."""
+    """Raised when the queue is full and accepts no job."""
 
 
 class StoppedError(Exception):
@@ -20,7 +20,7 @@ class Job:
     """Work that any thread can stop.
 
     Args:
-        work: function called with the job, once, in the worker's thread; it must call :meth:`check` often.
+        work: function called once with the job in the worker's thread; it must call :meth:`check` often.
     """
 
     def __init__(self, work: Callable[["Job"], None]):
@@ -32,7 +32,7 @@ class Job:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Stop the work at its next check; work that has not started never starts."""
+        """Stop the work at its next check. Work that has not started never starts."""
         self._stopped.set()
 
     def check(self) -> None:
@@ -42,10 +42,10 @@ class Job:
 
 
 class Worker:
-    """Runs jobs one by one, in order of arrival.
+    """Worker that runs jobs one by one, in order of arrival.
 
     Args:
-        most_waiting: maximum number of waiting jobs, without the running one.
+        most_waiting: maximum number of waiting jobs, in addition to the running job.
     """
 
     def __init__(self, most_waiting: int):
@@ -58,10 +58,10 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Job) -> int:
-        """Put a job at the end of the queue; returns the number of jobs before it.
+        """Put a job at the end of the queue, and return the number of jobs before it.
 
         Raises:
-            QueueFullError: too many are waiting, or the worker is closed.
+            QueueFullError: too many jobs are waiting, or the worker is closed.
         """
         with self._changed:
             self._waiting = deque(waiting for waiting in self._waiting if not waiting.is_stopped)
@@ -73,7 +73,7 @@ class Worker:
             return before
 
     def close(self) -> None:
-        """Stop all jobs, and accept no more."""
+        """Stop all jobs, and accept no further jobs."""
         with self._changed:
             self._is_closed = True
             for job in (*self._waiting, *filter(None, [self._current])):

@@ -1,4 +1,4 @@
-"""Scores and comparisons of systems by ROUGE, analyses of summaries, and judgements by people."""
+"""Score and compare systems with ROUGE and other metrics, analyse summaries, and evaluate ratings by people."""
 
 from .resampling import bootstrap_intervals, compare_pairs
 from .rouge import RougeReport, Score, Settings, pair_scores, rouge

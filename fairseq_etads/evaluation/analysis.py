@@ -1,7 +1,7 @@
-"""Analyses of summaries: novel and repeated n-grams, lengths, the source of copied bigrams, and simple extracts.
+"""Analyse summaries: novel and repeated n-grams, lengths, the source of copied bigrams, and simple extracts.
 
-N-grams run across the sentences of a text. A system's figure is the mean over the summaries for which it is defined. A
-summary of two words, for example, has no trigrams.
+N-grams extend across the sentences of a text. A system's figure is the mean over the summaries for which the figure is
+defined. For example, a summary of two words contains no trigrams.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, marks (\p{M}) are parts of letters. Joiners occur within words of these scripts and of Persian.
+# In Indic scripts, marks (\p{M}) are parts of letters. Words of these scripts and of Persian contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
@@ -31,15 +31,15 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
 
 
 def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
-    """All n-grams of a text, in order; n is ``order``."""
+    """Iterate over the n-grams of a text in order; n is ``order``."""
     return zip(*(words[start:] for start in range(order)))
 
 
 class Source:
-    """A document's n-grams, collected once to compare all systems' summaries with.
+    """The n-grams of a document, collected once for comparison with the summaries of all systems.
 
     Args:
-        words: the words of the document.
+        words: words of the document.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -51,7 +51,7 @@ class Source:
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
-        """Share of a summary's n-grams that the document does not have (See et al. 2017, figure 6); None without any.
+        """Compute the share of n-grams that the document lacks (See et al. 2017, figure 6); None without n-grams.
 
         For single words, 1 minus this share is the source copy rate of Nallapati et al. (2016), section 4.
         """
@@ -59,18 +59,18 @@ class Source:
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Share of a summary's sentences that do not appear word for word in the document; None if it has none.
+        """Compute the share of sentences that do not occur word for word in the document; None without sentences.
 
         Args:
-            sentences: the words of each sentence; empty ones are ignored.
+            sentences: words of each sentence of the summary; empty sentences are ignored.
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """Number of a summary's bigrams that come from each tenth of the document: (10,).
+        """Count the bigrams of a summary that come from each tenth of the document (10,).
 
-        A bigram that occurs several times in the document counts in equal parts for each occurrence.
+        A bigram that occurs several times in the document is divided equally among its occurrences.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -81,18 +81,19 @@ class Source:
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Share of a summary's n-grams that occurred in it before; None if it has none."""
+    """Compute the share of a summary's n-grams that occur earlier in the summary; None without n-grams."""
     grams = list(ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The figures of one system.
+    """Figures of a system.
 
     Args:
-        figures: name -> mean over the summaries that have this figure, shares in per cent; None if there are none.
-        counted: name -> number of summaries that have this figure.
+        figures: name of a figure -> mean over the summaries for which it is defined, shares in per cent; None if it is
+            defined for no summary.
+        counted: name of a figure -> number of summaries for which it is defined.
         positions: share of the copied bigrams, in per cent, from each tenth of the documents.
     """
 
@@ -102,18 +103,18 @@ class Analysis:
 
 
 class Analyser:
-    """Collects the figures of one system, summary by summary."""
+    """Analyser that collects the figures of a system, summary by summary."""
 
     def __init__(self) -> None:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
     def add(self, source: Source, sentences: Sequence[Sequence[str]]) -> None:
-        """Add one summary.
+        """Add a summary.
 
         Args:
             source: the document.
-            sentences: the words of each of its sentences.
+            sentences: words of each sentence in the summary.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -133,7 +134,7 @@ class Analyser:
         self._tenths += source.copied_bigrams(words)
 
     def result(self) -> Analysis:
-        """The figures of all summaries added so far."""
+        """Return the figures of all summaries added so far."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
         return Analysis(
@@ -144,7 +145,7 @@ class Analyser:
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """Return the first ``count`` words of a document (by white space), by sentence; the last sentence may be cut."""
+    """Return the first ``count`` words (by white space) of a document as sentences; the last sentence may be cut."""
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -155,7 +156,7 @@ def lead_words(sentences: Sequence[str], count: int) -> List[str]:
 
 
 def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
-    """F1 of two multisets of n-grams."""
+    """Compute the F1 of two multisets of n-grams."""
     size = sum(hypothesis.values()) + sum(reference.values())
     return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
 
@@ -163,15 +164,15 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
     """Greedily choose the sentences of a document that summarise it best (Nallapati et al. 2017, section 3).
 
-    Each step adds the sentence that raises ROUGE-1 plus ROUGE-2 most (F1 with the best reference; the first of equals).
-    It stops when no sentence raises the score or ``limit`` sentences are chosen.
+    Each step adds the sentence that increases ROUGE-1 plus ROUGE-2 most (F1 with the best reference; of equals, the
+    first sentence). The search stops when no sentence increases the score or ``limit`` sentences are chosen.
 
     Args:
-        sentences: the words of each of the document's sentences.
-        references: the words of each reference.
+        sentences: words of each sentence in the document.
+        references: words of each reference.
 
     Returns:
-        The numbers of the chosen sentences, from 0, in the order of the document.
+        numbers of the chosen sentences, from 0, in the order of the document.
     """
     targets = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
 
@@ -195,12 +196,12 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
 def oracle_sentences(
     sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
 ) -> List[str]:
-    """The sentences of a document that :func:`greedy_oracle` chooses.
+    """Return the sentences of a document that :func:`greedy_oracle` chooses.
 
     Args:
-        sentences: the document's.
-        references: the texts of its reference summaries.
-        tokenize: function from a text to the words to compare, such as a ROUGE tokeniser.
+        sentences: sentences of the document.
+        references: reference summaries of the document.
+        tokenize: function that splits a text into the words to compare, such as a ROUGE tokeniser.
     """
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
@@ -208,15 +209,15 @@ def oracle_sentences(
 
 
 def extract(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
-    """The sentences of an extract of a document.
+    """Return the sentences of an extract of a document.
 
     Args:
-        kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
-            sentences, chosen greedily by their overlap with the summaries.
-        references: the document's summaries.
+        kind: "lead": the first ``limit`` sentences; "lead-words": the first ``limit`` words; "oracle": at most
+            ``limit`` sentences, chosen greedily by their overlap with the references.
+        references: reference summaries of the document.
         settings: settings of ROUGE; only the sentence mark and the tokeniser are used.
     """
-    # An extract consists of sentences, so documents are split even with --no-sentence-split.
+    # Split documents even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary(document, settings.sentence_mark)
     if kind == "lead":
         return sentences[:limit]

@@ -1,4 +1,4 @@
-"""Training curves, drawn with matplotlib as small multiples: one panel per figure, one colour per training."""
+"""Plot training curves with matplotlib as small multiples: one panel per figure, one colour per training."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -7,9 +7,9 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Figures that have the first panels, in this order."""
+"""Figures in the first panels, in this order."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Figures about the machine and the batches; they have panels only on request."""
+"""Figures about the machine and the batches, which are drawn only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
@@ -24,13 +24,13 @@ TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-"""Title of a figure's panel, if it differs from the figure's name in the log."""
+"""Name of a figure in the log -> title of its panel, if they differ."""
 MOST_POINTS = 300
-"""Points above which a curve shows means over neighbours, so that it stays legible in print."""
+"""Number of points above which a curve shows means over neighbouring points, to remain legible in print."""
 
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
-"""Smallest ratio of the greatest to the least value that makes an axis logarithmic."""
+"""Minimum ratio of the largest to the smallest value for which an axis is logarithmic."""
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
@@ -38,14 +38,14 @@ _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
 def panels(logs: Sequence[TrainingLog]) -> List[str]:
-    """List the figures that are drawn by default, in the order of their panels."""
+    """List the figures drawn by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return a curve's updates and values; more than ``most`` points are averaged in groups of neighbours."""
+    """Return the updates and values of a curve; more than ``most`` points are averaged in groups of neighbours."""
     points = list(series.items())
     size = math.ceil(len(points) / most)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -54,13 +54,13 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Draw one figure of all trainings.
+    """Draw a figure of all trainings.
 
     Args:
-        axes: matplotlib's.
+        axes: axes of matplotlib.
         name: name of the figure.
-        logs: name of a training -> its log.
-        kinds: name of a validation set -> its number, from 0.
+        logs: name of each training -> its log.
+        kinds: name of each validation set -> its number, from 0.
     """
     for number, (run, log) in enumerate(logs.items()):
         colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
@@ -92,7 +92,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
 
 def _make_logarithmic(axes: Any) -> None:
-    """Use a logarithmic axis with plain numbers; matplotlib's own labels are formulas."""
+    """Use a logarithmic axis, with plain numbers as labels instead of the powers that matplotlib writes."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -102,12 +102,12 @@ def _make_logarithmic(axes: Any) -> None:
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
-    """Plot figures by the number of updates. The same logs give the same file, byte for byte.
+    """Plot figures against the number of updates. The same logs produce identical files.
 
     Args:
-        logs: name of a training -> its log.
-        path: file to write; its suffix says the format.
-        figures: names of figures, a panel for each; None: the ones that :func:`panels` lists.
+        logs: name of each training -> its log.
+        path: file to write; its suffix selects the format.
+        figures: names of figures, with one panel each; None: the figures listed by :func:`panels`.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {

@@ -1,8 +1,8 @@
 """Human evaluation: blind rating sheets, and the means and agreement of the ratings.
 
 The criteria come from the Aggregation Transformer paper, section 4.1. A sheet shows documents, each followed by the
-summaries of all systems, labelled by letters. The assignment of letters to systems is drawn separately for every
-document and annotator. It is written to the key, a file that annotators do not get.
+summaries of all systems, which are labelled with letters. Letters are assigned to systems at random for every document
+and annotator. The assignment is written to the key, a file that annotators do not receive.
 """
 
 import csv
@@ -21,9 +21,9 @@ from .resampling import bootstrap_intervals
 
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
-    "does it have the important points of the document?",
+    "does it contain the important points of the document?",
     "does it read well, without errors of grammar?",
-    "is it free of words and phrases said again?",
+    "is it free of repeated words and phrases?",
 )
 SCALE = (1, 5)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -33,13 +33,13 @@ _IDENTITY = ("annotator", "item", "label")
 
 @dataclass(frozen=True)
 class Rating:
-    """One annotator's ratings of one summary.
+    """Ratings of a summary by an annotator.
 
     Args:
         annotator: name of the sheet.
         item: line number of the document, from 1.
         system: name of the system that wrote the summary.
-        values: criterion -> rating, 1 … 5; criteria without a rating are missing.
+        values: criterion -> rating from 1 to 5, without the criteria that were not rated.
     """
 
     annotator: str
@@ -56,18 +56,18 @@ def make_key(
     Args:
         documents: number of all documents.
         systems: names of the systems.
-        items: number of documents to be judged.
-        annotators: number of sheets to make.
-        each: number of items per annotator. Items are dealt out in turn, so the numbers of annotators of two items
-            differ by at most one.
+        items: number of documents to judge.
+        annotators: number of sheets.
+        each: number of items per annotator. Items are distributed in turn, so that the numbers of annotators of two
+            items differ by at most one.
         seed: seed of all random choices.
 
     Returns:
-        The key, in types that JSON has; its "sheets" are annotator -> document's line number, from 1 -> letter ->
-        system.
+        the key as JSON types. The entry "sheets" is a mapping: annotator -> line number of the document, from 1 ->
+        letter -> system.
 
     Raises:
-        ValueError: a number is below 1 or too large, or there are no systems, or more systems than letters.
+        ValueError: a number is below 1 or too large, or there are no systems or more systems than letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -98,18 +98,18 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """Text in a sheet for its annotator: the name, and the id of the key to which the sheet belongs."""
+    """Return the text that identifies a sheet: the annotator's name, and the id of the key to which it belongs."""
     return f"{annotator} {key['id']}"
 
 
 def escape_formula(text: str) -> str:
-    """Protect a cell from being read as a formula: put an apostrophe before =, +, -, @ and control characters."""
+    """Put an apostrophe before =, +, -, @ and control characters, so that a cell is not read as a formula."""
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
 
 def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
-    """Yield item, letter and system of each summary of a sheet, in display order."""
+    """Yield the item, letter and system of each summary in a sheet, in the order of the sheet."""
     for item, order in sheet.items():
         for letter in sorted(order):
             yield item, letter, order[letter]
@@ -118,10 +118,10 @@ def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, 
 def csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """One annotator's sheet as CSV, with empty cells for the ratings.
+    """Format an annotator's sheet as CSV, with empty cells for the ratings.
 
     Args:
-        sheet: document's line number -> letter -> system.
+        sheet: line number of the document -> letter -> system.
         documents: all documents.
         outputs: system -> its summaries of all documents.
     """
@@ -131,9 +131,9 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # only the first summary's row has the document
+        document = documents[index] if item != last else ""  # only the row of the first summary contains the document
         last = item
-        # before Python 3.11, the csv module reads no NULs
+        # before Python 3.11, the csv module does not read NULs
         texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
         texts = [escape_formula(text) for text in texts]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -148,7 +148,7 @@ blockquote {{ background: #f4f4f4; padding: .6em 1em; margin: 0 }}
 fieldset {{ border: 0; padding: 0; margin: .3em 0 }}
 </style></head><body><h1>{title}</h1>
 <p>Read each document and rate every summary from {low} (bad) to {high} (good). {questions} Then save: your browser
-makes a file of your ratings, to be sent back. Nothing leaves this page by itself.</p>
+writes your ratings to a file, which you send back. The page itself sends nothing.</p>
 {body}
 <p><button id="save">Save the ratings</button> <span id="state" class="left"></span></p>
 <script>
@@ -177,7 +177,7 @@ document.getElementById("save").addEventListener("click", function () {{
 def html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """One annotator's sheet as a web page that works offline and saves the ratings as CSV.
+    """Format an annotator's sheet as a web page that works offline and saves the ratings as CSV.
 
     Args: as for :func:`csv_sheet`.
     """
@@ -213,10 +213,11 @@ def html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """Read a key that :func:`make_key` made.
+    """Read a key from :func:`make_key`.
 
     Raises:
-        OSError: the file cannot be read. ValueError: it is not a key.
+        OSError: the file cannot be read.
+        ValueError: the file is not a key.
     """
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -235,7 +236,7 @@ def read_key(path: str) -> Dict[str, Any]:
 
 
 def _parse_rating(text: str) -> int:
-    """Parse the rating in a cell. Invalid ones raise ValueError (infinity: OverflowError)."""
+    """Parse the rating in a cell; raises ValueError for an invalid rating, and OverflowError for infinity."""
     value = float(text)
     low, high = SCALE
     if not (low <= value <= high and value == int(value)):
@@ -246,18 +247,19 @@ def _parse_rating(text: str) -> int:
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a filled-in sheet.
 
-    Cells may be separated by commas, semicolons or tabs, since spreadsheets differ. A line with a mistake is ignored as
-    a whole; in a line with missing ratings the others count.
+    Cells may be separated by commas, semicolons or tabs, because spreadsheets differ. A line with a mistake is ignored.
+    In a line with missing ratings, the other ratings count.
 
     Args:
-        seen: annotator, item and letter of each line read so far, in any sheet -> its place; this sheet's lines are
-            added.
+        seen: annotator, item and letter of each line read so far in any sheet -> its place; the lines of this sheet
+            are added.
 
     Returns:
-        The ratings, and a message for each wrong line.
+        the ratings, and a message for each wrong line.
 
     Raises:
-        OSError: the file cannot be read. ValueError: it is not UTF-8, or not a sheet at all.
+        OSError: the file cannot be read.
+        ValueError: the file is not UTF-8 or not a sheet.
     """
     data = Path(path).read_bytes()
     try:
@@ -295,20 +297,20 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """The rating in one line, as a list, which is empty if no cell is filled in.
+    """Return the rating in a line as a list, which is empty if no cell is filled in.
 
     Raises:
-        ValueError: the line has a mistake; the message names it.
+        ValueError: the line contains a mistake, which the message names.
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
-    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets made by earlier versions have no id
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets of earlier versions have no id
         raise ValueError("the sheet belongs to another key, from another run of etads-human make")
     sheet = key["sheets"].get(annotator)
     if sheet is None:
         raise ValueError(f'the key has no annotator "{annotator[:40]}"')
     if label not in sheet.get(item, {}):
-        raise ValueError(f'{annotator} was not given item "{item[:40]}", summary "{label[:40]}"')
+        raise ValueError(f'{annotator} did not receive item "{item[:40]}", summary "{label[:40]}"')
     values = {}
     for criterion in CRITERIA:
         if cells[criterion]:
@@ -325,15 +327,15 @@ def _read_row(
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Agreement of annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is not defined.
+    """Compute the agreement of annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is undefined.
 
-    It is not defined if no summary has two ratings, or if all ratings are the same.
+    The agreement is undefined if no summary has two ratings, or if all ratings are equal.
 
     Args:
-        units: the ratings of each summary by annotator; summaries with one rating are left out.
+        units: ratings of each summary by annotator; summaries with a single rating are left out.
         level: level of measurement, "ordinal" or "interval".
     """
-    # Importing nltk takes about a second, for which etads-human --help should not wait.
+    # Do not import nltk above: it takes about a second, for which etads-human --help should not wait.
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -352,14 +354,14 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Compute each system's mean and the annotators' agreement for each criterion, as JSON types.
+    """Compute the mean of each system and the agreement of the annotators for each criterion, as JSON types.
 
-    A summary's score is the mean of its annotators' ratings, a system's the mean of its summaries; the 95 % interval is
-    by bootstrap over summaries. The mean of a system without ratings is None.
+    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. The
+    95 % interval comes from a bootstrap over summaries. The mean of a system without ratings is None.
 
     Args:
-        bootstrap: resamples for the intervals.
-        seed: seed of the resamples.
+        bootstrap: number of resamples for the intervals.
+        seed: seed of the resampling.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

@@ -1,4 +1,4 @@
-"""Files with the log-likelihood of each reference summary under a model; ``etads-likelihood`` writes them."""
+"""Read and write files of ``etads-likelihood``: the log-likelihood of each reference summary under a model."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,19 +15,19 @@ _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
-    """Path of a run's likelihoods; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Return the path of a run's likelihoods; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """The likelihood of each reference of a data set under a model, in order.
+    """Likelihood of each reference in a split under a model, in order.
 
     Attributes:
-        checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the data set.
+        checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the split.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of each summary's probability.
-        tokens: number of tokens in each summary, with its end symbol.
+        tokens: number of tokens in each summary, including its end symbol.
         unknown: number of tokens that the model reads as the unknown word. The probability of such a token is the
             probability that any unknown word occurs.
     """
@@ -40,11 +40,11 @@ class Likelihoods:
     unknown: List[int]
 
     def per_token(self) -> np.ndarray:
-        """The mean log-likelihood of a token, for each summary (n,)."""
+        """Return the mean log-likelihood per token of each summary (n,)."""
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
     def summary(self) -> str:
-        """One line with the mean over the summaries, and the perplexity over all tokens."""
+        """Format a line with the mean over the summaries and the perplexity over all tokens."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
             f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} a token on average; perplexity "
@@ -57,10 +57,10 @@ class Likelihoods:
 
 
 def read_likelihoods(path: Path) -> Likelihoods:
-    """Read a file of :meth:`Likelihoods.save`.
+    """Read a file written by :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: the file is damaged, or has other contents.
+        InputError: the file is damaged or of another kind.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
@@ -70,7 +70,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
         _check(found)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise InputError(f"{path} is damaged ({reason}): delete it, and it will be made again") from None
+        raise InputError(f"{path} is damaged ({reason}): delete it to compute it again") from None
     return found
 
 
@@ -84,10 +84,10 @@ def _check(found: Any) -> None:
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
-    """Raise InputError if two models' likelihoods are not for the same words.
+    """Raise InputError if the likelihoods of two models belong to different words.
 
     Args:
-        names: names of the two models, for the error message.
+        names: names of the two models for the error message.
     """
     what = "their likelihoods are not for the same words, so their difference means nothing"
     if first.tokens != second.tokens:

@@ -1,8 +1,8 @@
-"""Further scores next to ROUGE: METEOR, BERTScore and two training rewards. All need data that the user provides.
+"""Compute scores in addition to ROUGE: METEOR, BERTScore and two training rewards, from data that the user provides.
 
-METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms; without them it would be another
-measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a folder. The rewards come
-from :mod:`.reward_scores`. Nothing is downloaded.
+METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms. Without synonyms, it would be a
+different measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a folder. The
+rewards come from :mod:`.reward_scores`. Nothing is downloaded.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""Names of each score's figures."""
+"""Name of each score -> names of its figures."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
@@ -37,43 +37,43 @@ NO_WORDNET = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --also and the options of the scores that it accepts."""
+    """Add --also, and the options of the scores that --also accepts."""
     add = parser.add_argument
     add(
         "--also",
         choices=NAMES,
         nargs="+",
         default=[],
-        help="further scores: METEOR (needs WordNet), BERTScore (needs a model and pip install bert-score), and two "
-        "training rewards: rougesal (needs --saliency-documents) and entail (needs --entail-model)",
+        help="further scores: METEOR (requires WordNet), BERTScore (requires a model and pip install bert-score), and "
+        "the training rewards rougesal (requires --saliency-documents) and entail (requires --entail-model)",
     )
     add(
         "--wordnet",
         metavar="DIR",
-        help=f"meteor: folder of WordNet's files (default: nltk's corpus, or Debian's {DEBIAN_WORDNET})",
+        help=f"meteor: folder with the WordNet files (default: the corpus of nltk, or {DEBIAN_WORDNET} of Debian)",
     )
     add(
         "--bertscore-model",
         metavar="DIR",
-        help="bertscore: folder of a model and its tokeniser, as save_pretrained writes them",
+        help="bertscore: folder with a model and its tokeniser, as written by save_pretrained",
     )
     add(
         "--bertscore-layer",
         metavar="N",
         type=int,
-        help="bertscore: use the states of layer N (default: bert-score's choice for a model with the folder's name, "
-        "else the last)",
+        help="bertscore: use the states of layer N (default: the choice of bert-score for a model with the name of the "
+        "folder, else the last layer)",
     )
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: training documents, one per line; rarer words count more",
+        help="rougesal: file with training documents, one per line; words that are rare in them count more",
     )
-    add("--entail-model", metavar="DIR", help="entail: a folder made by etads-nli train")
+    add("--entail-model", metavar="DIR", help="entail: folder written by etads-nli train")
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise ValueError for options that have no effect or are missing."""
+    """Raise ValueError if options have no effect or are missing."""
     owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
     for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
         if getattr(args, option) is not None and name not in args.also:
@@ -91,10 +91,10 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
-    """Map the name of each score in --also to its scorer; finds and loads the scorers' data.
+    """Find and load the data of the scores in --also, and map the name of each score to its scorer.
 
     Raises:
-        ValueError: the data or a package is missing.
+        ValueError: data or a package is missing.
     """
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
@@ -112,19 +112,22 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """Adapt a scorer of one text per summary, for which sentence ends do not matter."""
+    """Adapt a scorer that takes each summary as one text, without sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
-        # An empty reference stands for a missing one.
+        # An empty line is a missing reference.
         [[" ".join(sentences) for sentences in several if sentences] or [""] for several in references],
     )
 
 
 def find_wordnet(folder: Optional[str]) -> Any:
-    """Find nltk's reader of WordNet. Without one, a ValueError says what to install where.
+    """Find a reader of WordNet for nltk.
 
     Args:
-        folder: WordNet's files; None for nltk's corpus, or else Debian's.
+        folder: folder with the files of WordNet; None for the corpus of nltk or, if it is missing, of Debian.
+
+    Raises:
+        ValueError: WordNet is missing; the message explains what to install where.
     """
     import nltk.data
     from nltk.corpus import wordnet
@@ -146,12 +149,12 @@ def find_wordnet(folder: Optional[str]) -> Any:
 
 
 def _wordnet_class() -> Any:
-    """nltk's reader of WordNet without parts that METEOR does not need: lexicographer files and other languages."""
+    """Return nltk's reader of WordNet without parts that METEOR does not need, such as other languages."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):
         def open(self, file: str) -> Any:
-            if file == "lexnames":  # Debian's package lacks this file
+            if file == "lexnames":  # the Debian package lacks this file
                 return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
             return super().open(file)
 
@@ -162,12 +165,13 @@ def _wordnet_class() -> Any:
 
 
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """METEOR of each pair, by its best reference; 0 for an empty hypothesis.
+    """Compute METEOR for each pair with the best reference; 0 for an empty hypothesis.
 
-    For words without a match, nltk looks up stems, so it misses the synonyms of a word if its stem is not a word.
+    For words without a match, nltk looks up stems, and therefore misses synonyms of words with a stem that is not a
+    word.
 
     Args:
-        wordnet: nltk's reader of WordNet.
+        wordnet: reader of WordNet.
         hypotheses: n texts.
         references: n lists of texts.
     """
@@ -184,7 +188,7 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Load bert-score's scorer with a folder's model; raises ValueError without bert-score or for an invalid model."""
+    """Load the scorer of bert-score with the model in a folder; raises ValueError if bert-score or the model fails."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
         from bert_score import BERTScorer
@@ -204,9 +208,10 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
 
 
 def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """BERTScore's F1, precision and recall of each pair, by the best reference (F1); without idf and rescaling.
+    """Compute BERTScore's F1, precision and recall for each pair with the best reference (by F1).
 
-    Empty texts score 0; bert-score fails on them with transformers 5.
+    There is no idf weighting and no rescaling. Empty texts score 0, because bert-score fails on them with
+    transformers 5.
     """
     found = np.zeros((len(hypotheses), 3))
     texts = [[text for text in several if text] for several in references]
@@ -230,13 +235,16 @@ def score_texts(
     references: Sequence[Sequence[str]],
     settings: Settings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
-    """Compute all figures of the scores. Returns their names, (n, figures), and the start of each score's signature.
+    """Compute all figures of the scores.
 
     Args:
         names: names of the scores, as returned by :func:`scorers`.
         hypotheses: n lines.
         references: sets of n lines each.
-        settings: settings of ROUGE; sentence marks and the byte limit apply here, too.
+        settings: settings of ROUGE; its sentence marks and byte limit also apply here.
+
+    Returns:
+        names of the figures, their values (n, figures), and the start of each score's signature.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]
@@ -252,7 +260,7 @@ def score_texts(
 
 
 def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Means, 95 % intervals (None without resamples) and signatures, in types that JSON has."""
+    """Return means, 95 % intervals (None without resamples) and signatures as JSON types."""
     intervals: List[Any] = [None for _ in heads]
     if bootstrap:
         intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
@@ -265,7 +273,7 @@ def describe(heads: List[str], figures: np.ndarray, signatures: List[str], boots
 
 
 def format_table(report: Dict[str, Any]) -> str:
-    """Format the report of :func:`describe` for the terminal; no newline at the end."""
+    """Format the report of :func:`describe` for the terminal, without a newline at the end."""
     has_intervals = all(score["interval"] for score in report["scores"].values())
     rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():

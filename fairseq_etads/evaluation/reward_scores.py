@@ -1,6 +1,6 @@
-"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries: the option ``--also`` of two commands.
+"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries, for the option ``--also`` of two commands.
 
-Training with rewards scores the tokens of its data; here the input is text, so the figures differ a little.
+Training with rewards scores the tokens of its data. This module scores text, so the figures differ slightly.
 """
 
 import functools
@@ -22,15 +22,15 @@ from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
 Sentences = Sequence[str]
-"""Sentences of a summary."""
+"""The sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""Figures (n, figures) in [0, 100] of all pairs, and the part of the signature that describes their computation."""
+"""Figures (n, figures) of all pairs in [0, 100], and the part of the signature that describes their computation."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """(n summaries, n lists of references) -> their figures."""
 
 
 def words_of(text: str) -> List[str]:
-    """Split a text into rouge-score's words without stems: runs of letters a-z and digits, lower-cased."""
+    """Split a text into words as rouge-score does without stems: runs of letters a-z and digits, lower-cased."""
     from rouge_score import tokenize
 
     found: List[str] = tokenize.tokenize(text, None)
@@ -38,13 +38,13 @@ def words_of(text: str) -> List[str]:
 
 
 def rougesal_scorer(documents: str) -> Scorer:
-    """ROUGESal with idf as saliency.
+    """Return a scorer for ROUGESal with idf as saliency.
 
     Args:
-        documents: file of documents, one per line, for counting words.
+        documents: file of documents, one per line, in which words are counted.
 
     Raises:
-        ValueError: the file cannot be read, or has no words.
+        ValueError: the file cannot be read, or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
     idf, unseen = inverse_frequencies(map(words_of, lines))
@@ -60,9 +60,9 @@ def rougesal_scorer(documents: str) -> Scorer:
 
 
 def entailment_scorer(folder: str) -> Scorer:
-    """Return the reward ``entail`` with the model in a folder; the length cap is the reference's length.
+    """Return a scorer for ``entail`` with the model in a folder; the length cap is the length of the reference.
 
-    ``etads-nli score`` judges the pairs in a separate process, so this one does not need torch.
+    ``etads-nli score`` scores the pairs in a separate process, so that this process does not import torch.
     """
     weights = sha256(Path(folder) / "model.safetensors")[:12]
 
@@ -87,7 +87,7 @@ def _score(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """Turn a reward into a :data:`Scorer` that takes the best reference; ``split`` cuts a sentence into words."""
+    """Return the figures of a reward with the best reference of each summary; ``split`` returns the words."""
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
     wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]

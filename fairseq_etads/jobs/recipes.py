@@ -178,7 +178,7 @@ def choose(
     size, options = SIZES[name], _Given(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
-        share, longest_document = 100, data.documents.at(100)  # they were picked to be read, all of them
+        share, longest_document = 100, data.documents.at(100)  # the model reads all picked sentences
     cut = (
         options.number("--truncate-source", _rounded(min(data.documents.at(share), longest_document))),
         options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
@@ -245,7 +245,7 @@ def _plan(
 
 
 class _Given:
-    """Options given by the user; the last value of each counts, as in argparse."""
+    """Options given by the user. If an option is repeated, its last value counts, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}

@@ -124,7 +124,7 @@ class WordsTogether:
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
         is_counted[frequent] = False
-        self.columns = is_counted.nonzero()[0]  # ids of the words of summaries that are counted
+        self.columns = is_counted.nonzero()[0]  # ids of the summary words to count
         self._column_of = np.full(len(is_counted), -1)
         self._column_of[self.columns] = np.arange(len(self.columns))
 

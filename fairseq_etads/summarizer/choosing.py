@@ -1,4 +1,4 @@
-"""Make a summary of the sentences that a content model has chosen from hypotheses and the document."""
+"""Create a summary from the sentences that a content model has chosen from hypotheses and the document."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -9,16 +9,16 @@ from .extraction import DocumentSentence
 from .picked import ChosenSentence
 
 GROUPS, STRENGTH = 4, 0.5
-"""Groups of the diverse beam search, and strength of their penalty."""
+"""Number of groups in diverse beam search, and strength of their penalty."""
 
 
 class Spelled(NamedTuple):
     """A hypothesis as text.
 
     Attributes:
-        text: its text.
-        tokens: its tokens, without start and end symbols.
-        origins: index of the document's token from which each was copied, -1 for a generated one.
+        text: text of the hypothesis.
+        tokens: tokens of the hypothesis, without start and end symbols.
+        origins: index of the document token from which each token was copied; -1 for a generated token.
     """
 
     text: str
@@ -31,9 +31,9 @@ class Sentence(NamedTuple):
 
     Attributes:
         chosen: the sentence.
-        tokens: its tokens.
-        origins: index of the token in ``spans`` from which each was copied, -1 for a generated one.
-        spans: characters of the raw document; None: the ones of the tokens that the model read.
+        tokens: tokens of the sentence.
+        origins: index in ``spans`` of the token from which each token was copied; -1 for a generated token.
+        spans: characters in the raw document; None: the characters of the tokens that the model read.
     """
 
     chosen: ChosenSentence
@@ -43,7 +43,7 @@ class Sentence(NamedTuple):
 
 
 def groups_of(beam: int) -> int:
-    """Number of groups of a diverse beam search: the largest divisor of the beam size up to :data:`GROUPS`."""
+    """Return the number of groups in diverse beam search: the largest divisor of the beam size up to :data:`GROUPS`."""
     return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
 
 
@@ -54,10 +54,10 @@ def choose(
 
     Args:
         hypotheses: results of the search, best first.
-        most_words: largest number of words; None: by the summaries of training.
+        most_words: maximum number of words; None: derived from the training summaries.
 
     Returns:
-        the sentences, none if neither document nor hypotheses have words; and their expected ROUGE.
+        the sentences and their expected ROUGE; no sentences if neither document nor hypotheses contain words.
     """
     assert texts.picker is not None
     choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
@@ -73,7 +73,7 @@ def choose(
 
 
 def _of_document(texts: TextProcessing, document: Document, number: int) -> Sentence:
-    """A sentence of the document, spelled as the model would write it."""
+    """Return a sentence of the document, spelled as the model would write it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
@@ -86,10 +86,10 @@ def _of_document(texts: TextProcessing, document: Document, number: int) -> Sent
 
 
 def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
-    """A sentence of a hypothesis.
+    """Return a sentence of a hypothesis.
 
     Args:
-        earlier: the preceding sentences of the hypothesis.
+        earlier: preceding sentences of the hypothesis.
     """
     whole = " ".join(hypothesis.text.split())
     first = 0

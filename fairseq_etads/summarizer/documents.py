@@ -1,7 +1,8 @@
-"""Turn raw documents into parts, batches and ids, and ids of summaries into words, without a growing copy tail.
+"""Convert raw documents to parts, batches and ids, and ids of summaries to words, without a growing copy tail.
 
-In a batch, words that are not in the dictionary get the ids after its last one, in order of occurrence. The model only
-needs to distinguish them, and they are forgotten after the batch, so memory does not grow with the number of documents.
+In a batch, words that are not in the dictionary receive ids above its last id, in order of occurrence. The model only
+needs to distinguish these words. They are removed after the batch, so memory does not grow with the number of
+documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -21,7 +22,7 @@ from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Approximate number of characters of a part beyond which no more documents are read ahead."""
+"""Approximate number of characters in a part beyond which no further documents are read ahead."""
 
 
 class Document(NamedTuple):
@@ -29,12 +30,12 @@ class Document(NamedTuple):
 
     Attributes:
         number: position of the document in the input.
-        text: the raw text.
-        tokens: the tokens that are read.
+        text: raw text.
+        tokens: tokens that the model reads.
         left_out: number of further tokens.
-        picked: the tokens' sentences, if an extractor has selected them; None: all are read.
+        picked: sentences of the tokens, if an extractor has selected them; None if there is no extractor.
         places: index of each token's sentence, -1 for a mark; only with ``picked``.
-        levels: level of each of these sentences.
+        levels: level of each picked sentence.
         every: all sentences of the document; empty without a content model.
     """
 
@@ -49,12 +50,12 @@ class Document(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Documents, and a model's input from them.
+    """Documents, and the model input made from them.
 
     Attributes:
-        sample: the batch on the CPU, in the form in which a fairseq dataset makes it.
-        new_words: the words of the ids after the source dictionary's last one.
-        padding: number of places before the first token in each document's row.
+        sample: batch on the CPU, in the format of a fairseq dataset.
+        new_words: words of the ids above the last id of the source dictionary.
+        padding: number of positions before the first token in each document's row.
     """
 
     documents: List[Document]
@@ -67,11 +68,11 @@ class TextProcessing:
     """Conversion of raw text to model inputs, and of model outputs to text.
 
     Args:
-        loaded: the model folder.
+        loaded: the loaded model folder.
 
     Attributes:
-        picker: the folder's extractor, which selects the sentences to read; None: the first tokens are read.
-        mark: the mark between sentences, if the model can write it; otherwise nothing.
+        picker: extractor of the folder, which selects the sentences to read; None: the first tokens are read.
+        mark: mark between sentences if the model can write it; otherwise empty.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -101,11 +102,11 @@ class TextProcessing:
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
-        """Surprisal of a document compared with the training documents; None if it is short or they are not known."""
+        """Compare the surprisal of a document with the training documents; None if it is short or they are unknown."""
         return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
-        """The document as its selected sentences in order, with marks between them if training had them."""
+        """Return the document as its selected sentences in order, with marks between them if training used marks."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
@@ -120,10 +121,10 @@ class TextProcessing:
         return Document(number, text, *kept, pick.levels, pick.every)
 
     def sentence_tokens(self, sentence: str, is_first: bool = True) -> List[str]:
-        """Tokens of one sentence of a document."""
+        """Return the tokens of a sentence in a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # GPT-2's pieces begin with the space before their word.
+            # GPT-2 pieces begin with the space before their word.
             line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
@@ -136,7 +137,7 @@ class TextProcessing:
         return tokens
 
     def summary_tokens(self, text: str) -> List[str]:
-        """Tokens of a given summary; sentence marks stay if the model can write them."""
+        """Return the tokens of a given summary; sentence marks are kept if the model can write them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
         return self.with_marks(sentences)
 
@@ -172,7 +173,7 @@ class TextProcessing:
         return Batch(documents, sample, list(new), padding)
 
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
-        """Level of each token's sentence (B, S, 1), by the dictionary of the factor."""
+        """Return the level of each token's sentence (B, S, 1) as an id in the dictionary of the factor."""
         words = self._levels
         assert words is not None, "the summariser has refused other factors"
         values = torch.full_like(tokens, words.pad())
@@ -183,7 +184,7 @@ class TextProcessing:
         return values[:, :, None]
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """Spell the tokens of a summary, and give their places in ``ids`` (T,) without start and end symbols."""
+        """Spell the tokens of a summary without start and end symbols, and return their positions in ``ids`` (T,)."""
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
         spelled = self.spell_all(ids, batch)
@@ -203,7 +204,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Characters of each token in the raw document; None where they cannot be determined."""
+        """Return the characters of each token in the raw document; None where they cannot be determined."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
@@ -218,7 +219,7 @@ class TextProcessing:
         return found
 
     def spelling(self, token: str) -> str:
-        """Approximate spelling of a token in raw text."""
+        """Return the approximate spelling of a token in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
@@ -226,7 +227,7 @@ class TextProcessing:
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
-        """Tell whether two neighbouring tokens belong to one word."""
+        """Return whether two neighbouring tokens belong to the same word."""
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
@@ -243,9 +244,9 @@ class TextProcessing:
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """Yield numbered texts in parts of at most ``read_ahead``; fewer if texts are long.
+    """Yield numbered texts in parts of at most ``read_ahead`` texts, or fewer if texts are long.
 
-    If reading a text raises an error, the preceding texts come first.
+    If reading a text raises an error, the preceding texts are yielded first.
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
@@ -271,7 +272,7 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """Group documents by length, in batches of at most ``max_tokens`` with padding; a longer document is alone."""
+    """Group documents by length into batches of at most ``max_tokens`` with padding; a longer document is a batch."""
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):
         if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:

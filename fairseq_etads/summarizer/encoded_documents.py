@@ -1,4 +1,4 @@
-"""Documents that are summarised many times with different decoding options, but read and encoded only once."""
+"""Summarise documents many times with different decoding options, but read and encode them only once."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,11 +8,11 @@ from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30
-"""Default limit of the memory for encoder states."""
+"""Default memory limit in bytes for encoder states."""
 
 
 class _EncodedDocuments(NamedTuple):
-    """A batch of documents, and the model's cached outputs; None if they are not cached."""
+    """A batch of documents, and the cached outputs of the model; None if they are not cached."""
 
     batch: Batch
     encoded: Optional[EncodedBatch]
@@ -23,8 +23,8 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: text of the summary.
-        score: its score.
-        features: the counts of the term's features, except the first, over the length penalty.
+        score: score of the hypothesis.
+        features: counts of the term's features, except the first, divided by the length penalty.
     """
 
     text: str
@@ -33,22 +33,22 @@ class Hypothesis(NamedTuple):
 
 
 class EncodedDocuments:
-    """Summarises the same documents repeatedly, in the same batches as :meth:`Summarizer.summarize`.
+    """Documents to summarise repeatedly, in the same batches as :meth:`Summarizer.summarize`.
 
-    The encoder's output is kept on the CPU, with the keys and values that the decoder projects from it, up to the
-    memory limit; the other documents are encoded again in each call. Summaries are the same in both cases. It is for a
-    single thread.
+    The output of the encoder, and the keys and values that the decoder projects from it, are kept on the CPU up to the
+    memory limit. Further documents are encoded again in each call. The summaries are the same in both cases. Only one
+    thread may use an instance.
 
     Args:
         texts: raw texts.
-        max_tokens: source tokens in a batch, padding included.
+        max_tokens: source tokens per batch, padding included.
         state_bytes: memory limit of the cache; 0: no cache.
 
     Attributes:
         documents: number of documents with words, which the model reads.
-        encoded_once: number of cached ones, known after the first call.
+        encoded_once: number of cached documents, known after the first call.
         state_bytes: memory of the cache.
-        max_tokens: the given number of tokens per batch.
+        max_tokens: source tokens per batch.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class EncodedDocuments:
         """Return summaries in the order of the documents, without the places of copied words.
 
         Args:
-            on_batch: called after each batch with its number of documents.
-            decoding: decoding options; the folder has the defaults.
+            on_batch: function called after each batch with its number of documents.
+            decoding: decoding options; the folder contains the defaults.
 
         Raises:
             InputError: an option does not exist or has an impossible value.
@@ -94,10 +94,10 @@ class EncodedDocuments:
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
         """Return all hypotheses of the search, in the order of the documents; none for a document without words.
 
-        No sentences are chosen from them by a content model.
+        A content model does not choose sentences from the hypotheses.
 
         Args:
-            on_batch, decoding: the same as for :meth:`summarize`; ``decoding`` includes the option of such a term.
+            on_batch, decoding: as in :meth:`summarize`; ``decoding`` includes the option of a term with features.
         """
         summarizer = self._summarizer
         search = summarizer._search({**decoding, "choose": "none"}, origins=False)
@@ -119,7 +119,7 @@ class EncodedDocuments:
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
     def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
-        """Results of ``decode`` for each document that has words, by its number."""
+        """Return the results of ``decode`` for each document with words, by number of the document."""
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
@@ -131,7 +131,7 @@ class EncodedDocuments:
         return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
-        """Account for the cache of a batch; drop it if the memory limit is reached."""
+        """Add the cache of a batch to the memory in use, or remove the cache if the limit is reached."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:
             return part._replace(encoded=None)

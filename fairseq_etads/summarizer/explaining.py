@@ -1,4 +1,4 @@
-"""Explain summaries by one more pass over document and summary, in which attention modules are recorded."""
+"""Explain summaries with another pass over document and summary that records the attention modules."""
 
 import re
 import threading
@@ -21,11 +21,11 @@ _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 class Written(NamedTuple):
-    """The model's output.
+    """Output of the model.
 
     Attributes:
-        tokens: spelled, special symbols included; the last is the end symbol.
-        replaced: number of a token -> the word that replaces it, and the number of the document's token.
+        tokens: spelled tokens, special symbols included; the last is the end symbol.
+        replaced: index of a token -> the word that replaces it, and the index of the document token.
     """
 
     tokens: Tuple[str, ...]
@@ -37,12 +37,12 @@ class _Pass(NamedTuple):
 
     Attributes:
         log_probs: log-probabilities of the tokens (T,).
-        attention: (T, S) or None.
-        is_unknown: (T,) bool, True for the unknown word.
-        pointer: None without one.
-        shares: copying's share of each probability (T,).
-        copied_from: (T,), -1 for a generated token.
-        records: records of the attention modules, by their names.
+        attention: attention to the document (T, S), or None.
+        is_unknown: bool (T,), True for the unknown word.
+        pointer: output of the pointer; None without a pointer.
+        shares: share of copying in each probability (T,).
+        copied_from: index of the document token (T,); -1 for a generated token.
+        records: name of each attention module -> its record.
     """
 
     log_probs: Tensor
@@ -55,16 +55,16 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """Explains summaries of one model. Threads may share it; their calls run one by one.
+    """Explainer of the summaries of a model. Threads may share an instance; their calls run one by one.
 
     Args:
-        model: a model in evaluation mode; it is not changed.
-        texts: text processing of the model's folder.
+        model: a model in evaluation mode, which is not changed.
+        texts: text processing of the model folder.
         architecture: name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # The modules are copied, because their attention is observed while others may use the model.
+        # Copy the modules, because their attention is observed while other threads may use the model.
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
@@ -74,7 +74,7 @@ class Explainer:
         """Parse a given summary as the model would write it.
 
         Raises:
-            InputError: the summary has no words, or more words than the model has positions.
+            InputError: the summary contains no words, or more words than the model has positions.
         """
         texts = self._texts
         tokens = texts.summary_tokens(summary)
@@ -92,7 +92,7 @@ class Explainer:
 
         Args:
             summary: text of the summary.
-            score: the search's score; None: the summary was given.
+            score: score of the search; None if the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:
@@ -130,7 +130,7 @@ class Explainer:
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Ids (1, T) of spelled tokens; a word that neither the model nor the document has becomes unknown."""
+        """Return the ids (1, T) of spelled tokens; words in neither the dictionary nor the document become unknown."""
         target, first_new = self._texts.target, len(self._texts.source)
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
@@ -197,9 +197,9 @@ class Explainer:
 
 
 def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
-    """log P (1, T, words), by extended id, as in the search.
+    """Return log P (1, T, words) by extended id, as in the search.
 
-    A word that a switch has decided against has its log-probability in the mixture.
+    For a word that a switch has decided against, the mixture provides the log-probability.
     """
     log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
@@ -209,7 +209,7 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """Number of a module's layer, from 1."""
+    """Return the number of a module's layer, from 1."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} is of no layer"
     return int(match.group(1)) + 1

@@ -1,7 +1,7 @@
 """Explanation of a summary as plain data.
 
-Shapes: T tokens of the summary, S of the document, H heads; the end symbol is a token of both. Matrices are tuples of
-rows.
+In shapes, T is the number of tokens in the summary, S in the document, and H the number of heads. The end symbol is a
+token of both texts. Matrices are tuples of rows.
 """
 
 import json
@@ -17,7 +17,7 @@ Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
 SCHEMA = 1
-"""Version of :meth:`Explanation.to_dict`."""
+"""Version of the format of :meth:`Explanation.to_dict`."""
 LEAST = 0.001
 """Attention and copy probabilities below this are left out of :meth:`Explanation.to_dict`."""
 
@@ -27,10 +27,10 @@ class SourceToken:
     """A token of the document as the model reads it.
 
     Attributes:
-        text: the token's spelling, with the marks of subwords.
-        start, end: the characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
+        text: spelling of the token, with the marks of subwords.
+        start, end: characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
             changed the text too much to find them.
-        known: whether the model can write it without copying.
+        known: whether the model can write the token without copying.
     """
 
     text: str
@@ -44,15 +44,15 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: the token's spelling, with the marks of subwords.
-        shown: without these marks.
+        text: spelling of the token, with the marks of subwords.
+        shown: spelling without these marks.
         starts_word: False for the second and later subwords of a word.
-        log_probability: log P of the token given the previous ones; -inf if the model cannot have written it here.
+        log_probability: log P of the token given the previous tokens; -inf if the model cannot write it here.
         p_gen: probability of generating instead of copying; None without a pointer.
-        copied_share: copying's share of the token's probability; None without a pointer.
-        copied_from: number of the document's token that it was copied from; None: it was generated.
-        replaces_unknown: the model wrote the unknown word here; the text is the most attended word of the document
-            (``--replace-unknown``), or a word of a given summary that the model cannot write.
+        copied_share: share of copying in the token's probability; None without a pointer.
+        copied_from: index of the document token from which it was copied; None if it was generated.
+        replaces_unknown: whether the model wrote the unknown word here. The text is then the most attended word of the
+            document (``--replace-unknown``), or a word of a given summary that the model cannot write.
     """
 
     text: str
@@ -71,11 +71,11 @@ class SummaryToken:
 
 @dataclass(frozen=True)
 class SaliencyLayer:
-    """Saliency gates of one decoder layer.
+    """Saliency gates of a decoder layer.
 
     Attributes:
         layer: number of the layer, from 1.
-        gate: mean of g_ij over heads and the summary's tokens, for each token of the document (S,).
+        gate: mean of g_ij over heads and tokens of the summary, for each token of the document (S,).
     """
 
     layer: int
@@ -84,13 +84,13 @@ class SaliencyLayer:
 
 @dataclass(frozen=True)
 class FocusLayer:
-    """Centres and scopes of focus-attention in one encoder layer.
+    """Centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
         layer: number of the layer, from 1.
         centers: mu (H, S), in tokens from 0.
         scopes: sigma (H, S), in tokens.
-        strengths: factors of the bias (H,), if they are learned.
+        strengths: factors of the bias (H,), if the model learns them.
     """
 
     layer: int
@@ -103,32 +103,33 @@ class FocusLayer:
 class Explanation:
     """A model's probabilities, attention and mechanisms for a summary, from one pass over document and summary.
 
-    The pass is in float32 and without decoding options such as temperature and penalties. So the probabilities are the
+    The pass uses float32 and no decoding options such as temperature and penalties, so the probabilities are the
     model's own.
 
     Attributes:
-        document: the raw text.
+        document: raw text.
         source: tokens of the document that the model read, the end symbol last; empty if there was nothing to read.
-        left_out: number of further tokens of the document.
+        left_out: number of further tokens in the document.
         summary: text of the summary.
-        tokens: tokens of the summary in the form in which the model wrote them, the end symbol last.
-        score: the search's score; None if the summary was given or chosen.
+        tokens: tokens of the summary as the model wrote them, the end symbol last.
+        score: score of the search; None if the summary was given or chosen.
         architecture: name of the model's architecture.
         pointer: "none", "soft" or "switch".
-        saliency_gate: the form of the gate; None: the model has no saliency-selection.
-        attention: attention to the document (T, S); rows sum to 1. In Transformers it is the last decoder layer's, mean
-            over heads, before any gate.
-        copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
-        saliency: the gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
+        saliency_gate: form of the gate; None without saliency-selection.
+        attention: attention to the document (T, S); rows sum to 1. In Transformers, it is the attention of the last
+            decoder layer, mean over heads, before any gate.
+        copying: copy distribution (T, S); rows sum to 1. None without a pointer.
+        saliency: gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
             otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
         selected: gated attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder
             reads the document. None without saliency-selection.
-        saliency_layers, focus_layers: layers that have the mechanism.
-        picked: the sentences that an extractor selected from the whole document, the only ones that were read; None:
-            the model has no extractor.
-        surprisal: surprisal of the document compared with the training documents; None: not known.
-        chosen: the sentences of the summary, if a content model has chosen them from all hypotheses and the document.
-            The figures are then the model's for this text, which need not be one of its hypotheses. None: otherwise.
+        saliency_layers, focus_layers: layers with the mechanism.
+        picked: sentences that an extractor selected from the whole document; the model read only these. None without
+            an extractor.
+        surprisal: surprisal of the document compared with the training documents; None if it is not known.
+        chosen: sentences of the summary, if a content model has chosen them from all hypotheses and the document. The
+            figures are then the model's figures for this text, which may differ from all its hypotheses. Otherwise
+            None.
     """
 
     document: str
@@ -152,7 +153,7 @@ class Explanation:
 
     @property
     def log_probability(self) -> float:
-        """log P of the summary, including its end symbol; 0 if there is none."""
+        """log P of the summary, including its end symbol; 0 without tokens."""
         return math.fsum(token.log_probability for token in self.tokens)
 
     @property
@@ -162,7 +163,7 @@ class Explanation:
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Sum over the summary's tokens of (1 - p_gen) a_j: the amount copied from each token of the document (S,)."""
+        """Amount copied from each token of the document (S,): the sum of (1 - p_gen) a_j over the summary's tokens."""
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -176,11 +177,11 @@ class Explanation:
         return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
-        """The explanation as JSON types, rounded to three or four digits.
+        """Return the explanation as JSON types, rounded to three or four digits.
 
         Args:
-            least: the rows of attention, copying and selected are lists of pairs [j, weight]; weights below this are
-                left out. Sums ("coverage") include all weights.
+            least: minimum weight in the rows of attention, copying and selected, which are lists of pairs [j, weight];
+                smaller weights are left out. Sums ("coverage") include all weights.
         """
         return {
             "schema": SCHEMA,
@@ -218,11 +219,11 @@ class Explanation:
         }
 
     def to_json(self, least: float = LEAST) -> str:
-        """:meth:`to_dict` as one line of JSON, in ASCII."""
+        """Return :meth:`to_dict` as a line of JSON, in ASCII."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """The explanation as a page that needs no other file and no network; see docs/explain.md.
+        """Return the explanation as a page that needs no other file and no network; see docs/explain.md.
 
         Args:
             title: title of the page, such as the name of the document.
@@ -230,7 +231,7 @@ class Explanation:
         return page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
-        """Represent the explanation in a notebook: the page in a frame."""
+        """Return the page in a frame, for a notebook."""
         return frame(self.to_dict())
 
 
@@ -260,7 +261,7 @@ def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[in
 
 
 def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
-    """Pairs of place and rounded weight, without 0 and values below ``least``."""
+    """Return pairs of index and rounded weight, without 0 and values below ``least``."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 

@@ -1,8 +1,9 @@
-"""An explanation as one self-contained HTML page, which needs no other file and no network.
+"""Write an explanation as a self-contained HTML page, which needs no other file and no network.
 
-:func:`page` takes the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers are
-in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table of figures can still
-be read. The page's own policy (Content-Security-Policy) allows exactly this style and this script, and loads nothing.
+:func:`page` receives the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers
+are in a block of JSON. ``page/explanation.js`` shades words and draws plots. Without the script, the words and the
+table of figures remain readable. The page's policy (Content-Security-Policy) allows only this style and this script,
+and loads nothing.
 """
 
 import base64
@@ -19,7 +20,7 @@ from .surprisal import UNUSUAL
 
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
-"""Number of shades of the document in the page itself, before the script refines them."""
+"""Number of shades for the document in the page itself, before the script refines them."""
 _KINDS = {
     "saliency": "saliency",
     "attention": "attention",
@@ -28,10 +29,10 @@ _KINDS = {
 
 
 def page(data: Dict[str, Any], title: str = "") -> str:
-    """Make the page of an explanation.
+    """Create the page of an explanation.
 
     Args:
-        data: the explanation, as returned by :meth:`Explanation.to_dict`.
+        data: explanation, as returned by :meth:`Explanation.to_dict`.
         title: title of the page, such as the name of the document.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
@@ -61,7 +62,7 @@ def frame(data: Dict[str, Any], height: int = 720) -> str:
 
 
 def index(pages: Sequence[Tuple[str, str, str]]) -> str:
-    """Make a page with links to others: the file of each, the name of its document, and the summary."""
+    """Create a page with links to other pages, each given as file, name of the document and summary."""
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     rows = "".join(
         f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
@@ -79,13 +80,13 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Format JSON for <script>: in ASCII, and without characters that would end the element in HTML."""
+    """Format JSON for <script> in ASCII, without characters that would end the element in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def escaped(text: str) -> str:
-    """Escape text for HTML. Invisible characters that change the display are shown by their numbers."""
+    """Escape text for HTML. Invisible characters that change the display are shown as their code points."""
     return "".join(_character(c) for c in text)
 
 
@@ -142,7 +143,7 @@ def _unusual(surprisal: Dict[str, Any]) -> str:
 
 
 def _percent(value: float) -> str:
-    """Format a percentage: only if it is exactly 0 or 100, as such."""
+    """Format a percentage, which is shown as 0 or 100 only if it is exactly 0 or 100."""
     return f"{min(max(value, 1), 99):.0f}" if 0 < value < 100 else f"{value:.0f}"
 
 
@@ -174,7 +175,7 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _picked(data: Dict[str, Any]) -> Iterator[str]:
-    """The sentences that an extractor selected, as a table, if the model has an extractor."""
+    """Format a table of the sentences that an extractor selected, if the model has an extractor."""
     picked = data.get("picked")
     if picked is None:
         return
@@ -193,7 +194,7 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _chosen(data: Dict[str, Any]) -> Iterator[str]:
-    """The origin of each sentence, if a content model has chosen the sentences."""
+    """List the origin of each sentence, if a content model has chosen the sentences."""
     if not data.get("chosen"):
         return
     yield '<p class="note">A content model chose these sentences from the document and from all hypotheses of the '
@@ -206,7 +207,7 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """Initial shading of the document, and its values."""
+    """Return the initial shading of the document, and its values."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -255,7 +256,7 @@ def _summary(data: Dict[str, Any]) -> str:
 
 
 def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
-    """Label of a word of the summary for screen readers."""
+    """Return the label of a summary word for screen readers."""
     text = escaped(token["shown"]) if token is not data["tokens"][-1] else "end of the summary"
     origin = "copied" if token["copied_from"] is not None else "generated"
     said = f", {origin}" if data["pointer"] != "none" else ""
@@ -263,7 +264,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """A bar with the length of the token's probability, copying's share in another colour."""
+    """Draw a bar as long as the token's probability, with the share of copying in another colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -274,7 +275,7 @@ def _bar(token: Dict[str, Any]) -> str:
 
 
 def _document(data: Dict[str, Any]) -> Iterator[str]:
-    """The raw text with a span around each token; tokens without a place are shown where they were read."""
+    """Format the raw text with a span around each token; tokens without a place are shown where they were read."""
     text, place = data["document"], 0
     _, values = _overview(data)
     low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
@@ -303,14 +304,14 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _between(text: str, data: Dict[str, Any]) -> str:
-    """Text between two tokens, which was not read if it has words and the model reads picked sentences."""
+    """Format the text between two tokens, which was not read if it has words and the model reads picked sentences."""
     if data.get("picked") and any(character.isalnum() for character in text):
         return f'<span class="unread">{escaped(text)}</span>'
     return escaped(text)
 
 
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Place of a token if it is the very next thing in the text, such as a single invisible character."""
+    """Find the place of a token that follows immediately in the text, such as a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -356,11 +357,11 @@ _TEACHES = {
     "probability": "The bar under a word: the probability that the model gave it, given those before; its coloured "
     "part is due to copying.",
 }
-"""An explanatory sentence for each term, in HTML."""
+"""Name of each term -> an explanatory sentence in HTML."""
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
-    """Explain the model's terms, and list the mechanisms that it lacks."""
+    """Explain the terms of the model, and list the mechanisms that the model lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
     has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
@@ -424,7 +425,7 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 
 
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
-    """Data for the script: no text, weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
+    """Return numbers for the script: weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None
     return {

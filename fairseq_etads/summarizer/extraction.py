@@ -1,4 +1,4 @@
-"""Extractor of a model folder: score all sentences of a raw document and select the ones to summarise."""
+"""Score all sentences of a raw document with the extractor of a model folder, and select sentences to summarise."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,10 +17,10 @@ class DocumentSentence(NamedTuple):
     """A sentence of a raw document.
 
     Attributes:
-        text: white space and invisible characters cleaned.
-        words: its words, as the extractor's training text has them.
-        probability: the extractor's probability that a summary uses it.
-        start, end: the characters text[start:end] of the raw document; None where they cannot be determined.
+        text: text of the sentence, with clean white space and without invisible characters.
+        words: words of the sentence, as in the training text of the extractor.
+        probability: probability from the extractor that a summary uses the sentence.
+        start, end: characters text[start:end] of the raw document; None where they cannot be determined.
     """
 
     text: str
@@ -34,8 +34,8 @@ class Pick(NamedTuple):
     """The selected sentences of a document.
 
     Attributes:
-        selection: the sentences.
-        levels: level of each, a value of the factor salience.
+        selection: the selected sentences.
+        levels: level of each selected sentence, a value of the factor salience.
         every: all sentences of the document, for a content model; empty without one.
     """
 
@@ -45,12 +45,12 @@ class Pick(NamedTuple):
 
 
 class SentencePicker:
-    """Selects sentences of raw documents. Threads may share it.
+    """Picker of sentences in raw documents. Threads may share an instance.
 
     Args:
-        loaded: the extractor's own folder.
-        picking: settings of its selection.
-        content: model that chooses the sentences of a summary; None: there is none.
+        loaded: loaded folder of the extractor.
+        picking: settings of the selection.
+        content: content model that chooses the sentences of a summary, or None.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking, content: Optional[ContentModel] = None):
@@ -63,8 +63,8 @@ class SentencePicker:
         """Select sentences of a document.
 
         Args:
-            text: the raw text.
-            line: the same, cleaned, with or without sentence marks.
+            text: raw text.
+            line: cleaned text in one line, with or without sentence marks.
         """
         sentences, tokens = self._sentences(line)
         probabilities = self._probabilities(tokens)
@@ -87,7 +87,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _words(self, sentence: str, tokens: List[str]) -> List[str]:
-        """Words of a sentence, with joined subwords."""
+        """Return the words of a sentence, with joined subwords."""
         if self._subwords is None:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
@@ -95,15 +95,15 @@ class SentencePicker:
     def choose(
         self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
     ) -> Tuple[Choice, List[Tuple[int, str]]]:
-        """Choose the sentences of a summary by the content model.
+        """Choose the sentences of a summary with the content model.
 
         Args:
             every: all sentences of the document.
-            written: hypotheses, as text.
-            most_words: largest number of words; None: by the summaries of training.
+            written: hypotheses as text.
+            most_words: maximum number of words; None: derived from the training summaries.
 
         Returns:
-            the choice; and each written sentence, with the index of its hypothesis.
+            the choice, and each written sentence with the index of its hypothesis.
         """
         assert self.content is not None, "the summariser has refused the option"
         parts: List[Tuple[int, str]] = []
@@ -120,7 +120,7 @@ class SentencePicker:
         ), parts
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """The sentences of a line that have tokens, as text and as tokens."""
+        """Return the sentences of a line that contain tokens, as text and as tokens."""
         texts: List[str] = []
         tokens: List[List[str]] = []
         for sentence in self._tokenizer.sentences(line):
@@ -134,7 +134,7 @@ class SentencePicker:
 
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """Compute the probability of each sentence; 0 beyond the length that the extractor reads."""
+        """Compute the probability of each sentence, which is 0 beyond the length that the extractor reads."""
         known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}
         ids: List[int] = []

@@ -10,18 +10,18 @@ from .documents import Batch, TextProcessing
 
 @dataclass(frozen=True)
 class PartialSummary:
-    """The best summary of a document that a search has found so far. A later one need not begin with its words.
+    """The best summary of a document that a search has found so far. Later summaries may begin with other words.
 
     Attributes:
-        number: the document's place in the input.
-        text, tokens: the summary's text and tokens, as in :class:`Summary`.
-        score: the search's score, as in :class:`Summary`; for an unfinished summary, its score if it ended here.
-        has_ended: whether the model has ended it. The search continues as long as a better one can follow.
+        number: position of the document in the input.
+        text, tokens: text and tokens of the summary, as in :class:`Summary`.
+        score: score of the search, as in :class:`Summary`; for an unfinished summary, its score if it ended here.
+        has_ended: whether the model has ended the summary. The search continues while a better summary is possible.
         spans: characters text[start:end] of each token that was read; None where they cannot be determined.
-        attention: attention to the document when the summary's last token was written: a weight for each token that was
-            read. With the weight of the document's end they add up to 1. None if the summary has ended, or if the model
-            has no attention.
-        copying: the copy distribution of that step, likewise; None also for a model without a pointer.
+        attention: attention to the document when the last token of the summary was written, as a weight for each token
+            that was read. Together with the weight of the document's end symbol, they add up to 1. None if the summary
+            has ended, or if the model has no attention.
+        copying: copy distribution of that step, in the same form; also None for a model without a pointer.
     """
 
     number: int
@@ -38,7 +38,7 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """Make the ``on_step`` of a search over a batch, which passes text instead of ids to the caller's ``on_step``."""
+    """Return the ``on_step`` of a search over a batch, which passes text instead of ids to the given ``on_step``."""
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the key is the row in the batch
 

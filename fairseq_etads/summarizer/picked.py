@@ -1,4 +1,4 @@
-"""Sentences that an extractor has selected for the summariser, and that a content model has chosen, as plain data."""
+"""Plain data about sentences selected by an extractor for the summariser, and sentences chosen by a content model."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -9,10 +9,10 @@ class PickedSentence:
     """A selected sentence.
 
     Attributes:
-        text: white space and invisible characters cleaned.
-        start, end: the characters text[start:end] of the raw document; None where they cannot be determined.
+        text: text of the sentence, with clean white space and without invisible characters.
+        start, end: characters text[start:end] of the raw document; None where they cannot be determined.
         number: index of the sentence in the document, from 0.
-        probability: the extractor's probability that a summary uses it.
+        probability: probability from the extractor that a summary uses the sentence.
     """
 
     text: str
@@ -24,12 +24,12 @@ class PickedSentence:
 
 @dataclass(frozen=True)
 class Selection:
-    """Sentences selected after scoring all of a document's sentences.
+    """Sentences selected after scoring all sentences of a document.
 
     Attributes:
-        sentences: the selected ones, in the document's order.
-        total: number of the document's sentences.
-        words: number of its words, separated by white space.
+        sentences: selected sentences, in the order of the document.
+        total: number of sentences in the document.
+        words: number of words in the document, separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -37,7 +37,7 @@ class Selection:
     words: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """The selection as JSON types."""
+        """Return the selection as JSON types."""
         sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
         return {"sentences": sentences, "total": self.total, "words": self.words}
 
@@ -47,11 +47,11 @@ class ChosenSentence:
     """A sentence of a summary that a content model has chosen.
 
     Attributes:
-        text: as it stands in the summary.
-        source: "document" for a sentence of the document, "model" for one that the model wrote.
-        number: index of the sentence in the document, from 0; None for a written one.
-        start, end: the characters text[start:end] of the raw document; None for a written one, and where they cannot be
-            determined.
+        text: text of the sentence in the summary.
+        source: "document" for a sentence of the document, "model" for a sentence that the model wrote.
+        number: index of the sentence in the document, from 0; None for a sentence that the model wrote.
+        start, end: characters text[start:end] of the raw document; None for a sentence that the model wrote, and where
+            they cannot be determined.
     """
 
     text: str

@@ -8,36 +8,35 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """Adds summaries to batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
+    """Summariser of batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
 
-    The engine makes an instance in each of its workers, which loads the model once. It also distributes the records,
-    restarts workers that have ended, and gives their batches to others.
+    The engine creates an instance in each worker, which loads the model once. It also distributes the records, restarts
+    workers that have ended, and passes their batches to other workers.
 
     Args:
-        folder: the model's folder, or the name of a model that comes with the package. Every worker must have access to
-            it.
+        folder: model folder that every worker can read, or name of a model that comes with the package.
         column: name of the column with the texts.
         device: name of a device such as "cuda"; None: a GPU if the worker sees one.
         options: options of :meth:`Summarizer.stream`: decoding options and ``max_tokens``.
 
     Raises:
-        InputError: the folder or an option is wrong.
+        InputError: the folder or an option is invalid.
     """
 
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # this refuses a wrong option before the first batch
+        self.summarizer.stream([], **options)  # raises an error for an invalid option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Add three columns to a batch.
 
         Args:
-            batch: name -> values, all of the same length: a dictionary of arrays, or a data frame of pandas.
+            batch: columns of the same length, as a dictionary from names to arrays or as a data frame of pandas.
 
         Returns:
-            ``batch`` with "summary"; "score"; and "problem", which says why there is no summary, or is empty. A text
-            that cannot be summarised does not stop the others.
+            ``batch`` with "summary", "score" and "problem", which explains why there is no summary, or is empty. A text
+            that cannot be summarised does not affect other texts.
 
         Raises:
             KeyError: there is no such column.

@@ -1,4 +1,4 @@
-"""Summarise raw text by the model of a folder."""
+"""Summarise raw text with the model of a folder."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ from .summary import CopiedWord, Summary, Truncation
 MAX_TOKENS = 8000
 """Default number of source tokens per batch, with padding."""
 READ_AHEAD = 256
-"""Number of documents to read before the first is summarised, so that batches have documents of similar lengths."""
+"""Number of documents to read before the first is summarised, so that batches contain documents of similar lengths."""
 _MOST_SEARCHES = 16
 """Number of sets of options for which the generator is cached."""
 
@@ -41,13 +41,13 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, and settings of what precedes and follows it.
+    """A generator, and settings of the steps before and after it.
 
     Attributes:
-        replaces_unknown: replace unknown words.
-        chooses: choose sentences by the content model.
-        most_words: largest number of words of the chosen sentences; None: by the summaries of training.
-        reranker: chooses the hypothesis; None: the one with the best score.
+        replaces_unknown: whether to replace unknown words.
+        chooses: whether the content model chooses sentences.
+        most_words: maximum number of words in the chosen sentences; None: derived from the training summaries.
+        reranker: model that chooses the hypothesis; None: the hypothesis with the best score is used.
         on_step: function called with partial summaries.
     """
 
@@ -60,15 +60,15 @@ class _Search(NamedTuple):
 
 
 class Summarizer:
-    """Summarises raw text. Create it with :meth:`load`.
+    """Summariser of raw text. Create an instance with :meth:`load`.
 
-    Several threads may share it, and it can be pickled. The weights are packed for the processor at the first call, and
-    kept.
+    Several threads may share an instance, and it can be pickled. The first call packs the weights for the processor,
+    and later calls reuse them.
 
     Attributes:
-        folder: the folder that it was loaded from.
-        config: content of the folder's config.json.
-        device: the model's device.
+        folder: folder from which the model was loaded.
+        config: contents of config.json in the folder.
+        device: device of the model.
     """
 
     def __init__(self, folder: Path, device: Optional[str] = None):
@@ -90,26 +90,26 @@ class Summarizer:
 
     @classmethod
     def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
-        """Load a model folder made by ``etads-export``. No code of the folder is run.
+        """Load a model folder from ``etads-export`` without running any code from it.
 
         Args:
-            folder: the folder, or the name of a model that comes with the package, such as "debian".
+            folder: model folder, or name of a model that comes with the package, such as "debian".
             device: name of a device such as "cpu" or "cuda:0"; None: the GPU if there is one.
 
         Raises:
-            InputError: the folder is not a model folder, is damaged, or was made by a later version; the message says
-                what to do.
+            InputError: the folder is not a model folder, is damaged, or was made by a later version; the message
+                explains what to do.
         """
         return cls(find_folder(folder), device)
 
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format; the other options do not matter
+        self._copies: Dict[Optional[str], InferenceModel] = {}  # one per format; the other options have no influence
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Drop generators and packed weights from the pickle; they are made again on demand."""
+        """Leave generators and packed weights out of the pickle; they are created again on demand."""
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -134,20 +134,20 @@ class Summarizer:
         on_step: Optional[OnPartialSummary] = None,
         **decoding: Any,
     ) -> Union[Summary, List[Summary]]:
-        """Summarise one text or several.
+        """Summarise one or several texts.
 
         Args:
-            texts: a raw text or several; lines are paragraphs. One text gives one summary, several texts a list in the
-                same order.
-            max_tokens: source tokens in a batch, padding included; less needs less memory.
-            on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
-                of this call. It can stop the call: its exceptions are raised here. With ``choose="content"`` the
-                sentences of the summary are chosen after the search.
+            texts: one or several raw texts, with paragraphs as lines. For one text, the result is a summary; for
+                several texts, a list of summaries in the same order.
+            max_tokens: source tokens per batch, padding included; smaller batches need less memory.
+            on_step: function called with a :class:`PartialSummary` of each document after each step of its search, in
+                the thread of this call. It can stop the call, which raises its exceptions. With ``choose="content"``,
+                the sentences of the summary are chosen after the search.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
-                :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
+                :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder contains the defaults.
 
         Raises:
-            InputError: an option does not exist or has an impossible value; the message names both, and the choices.
+            InputError: an option does not exist or has an impossible value; the message names both and the choices.
             TypeError: a text is not a str.
         """
         if isinstance(texts, str):
@@ -168,15 +168,15 @@ class Summarizer:
         """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
 
         Args:
-            texts: raw texts, possibly without end; at most ``read_ahead`` of them are read before
-                their summaries are returned.
-            read_ahead: 1 summarises each text immediately; larger numbers are faster, because batches have similar
-                lengths.
-            errors: "raise", or "keep": continue, and report the problem in :attr:`Summary.problem`.
-            max_tokens, decoding: the same as for :meth:`summarize`.
+            texts: raw texts, possibly without end; at most ``read_ahead`` texts are read before their summaries are
+                returned.
+            read_ahead: number of texts to read ahead. 1 summarises each text immediately; larger numbers are faster,
+                because the documents of a batch are then similar in length.
+            errors: "raise", or "keep" to continue and report problems in :attr:`Summary.problem`.
+            max_tokens, decoding: as in :meth:`summarize`.
 
         Raises:
-            InputError: see :meth:`summarize`; raised immediately, not only when the first summary is requested.
+            InputError: as in :meth:`summarize`, but immediately, not when the first summary is requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
@@ -186,21 +186,21 @@ class Summarizer:
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
         """Explain the model's summary of a text, or a given summary.
 
-        The model reads the summary once more together with the text, in float32 and without decoding options. So the
-        explanation is exact for the written summary, and takes about as long as a training step.
+        The model reads the summary again together with the text, in float32 and without decoding options. The
+        explanation is therefore exact for the written summary, and takes about as long as a training step.
 
         Args:
-            summary: explain this text, such as a reference; None: the summary that the search finds.
-            decoding: options of the search, as for :meth:`summarize`.
+            summary: summary to explain, such as a reference; None: the summary that the search finds.
+            decoding: options of the search, as in :meth:`summarize`.
 
         Returns:
-            Probabilities, attention, saliency, focus and copying as data; a notebook shows it as a page, and
-            ``to_html()`` returns that page.
+            probabilities, attention, saliency, focus and copying as data. A notebook shows the explanation as a page,
+            and ``to_html()`` returns this page.
 
         Raises:
-            InputError: see :meth:`summarize`; the summary has no words or too many; or it is given with options, which
-                would have no effect.
-            TypeError: text or summary is not a str.
+            InputError: as in :meth:`summarize`, the given summary contains no or too many words, or options are given
+                that have no effect on a given summary.
+            TypeError: the text or the summary is not a str.
         """
         for name, value in (("text", text), ("summary", summary)):
             if not isinstance(value, str) and not (value is None and name == "summary"):
@@ -222,12 +222,12 @@ class Summarizer:
 
     @property
     def picks_sentences(self) -> bool:
-        """True if the folder has an extractor, which selects sentences of the whole document for the model."""
+        """Whether the folder has an extractor, which selects sentences from the whole document for the model."""
         return self._texts.picker is not None
 
     @property
     def has_content_model(self) -> bool:
-        """True if the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
+        """Whether the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
         return len(self._choices) > 1
 
     @property
@@ -238,15 +238,15 @@ class Summarizer:
         return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
-        """Number of tokens of a text for this model, including tokens that it would not read."""
+        """Count the tokens of a text for this model, including tokens that the model would not read."""
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
 
     def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
-        """Get the generator for the options of a call, made once for each set of options.
+        """Return the generator for the options of a call, which is created once for each set of options.
 
         Args:
-            origins: also determine the copied words, which takes another pass over each document.
+            origins: whether to determine the copied words, which requires another pass over each document.
         """
         settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
@@ -274,7 +274,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # built now, so that the error for an unsupported dtype names the option
+                copies.current()  # build it now, so that the error for an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
                 groups = groups_of(settings["beam_size"])
@@ -315,7 +315,7 @@ class Summarizer:
                 yield results.pop(number)
 
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
-        """Tokenise a text; None if there is nothing to search for, and the result is known."""
+        """Tokenise a text; None if the result is known without a search."""
         try:
             if not isinstance(text, str):
                 raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
@@ -331,7 +331,7 @@ class Summarizer:
         return None
 
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
-        """Summaries of a batch; with ``keep``, of each document alone if the batch fails."""
+        """Summarise a batch or, if it fails and ``keep`` is true, each document separately."""
         try:
             return self._decode(self._texts.batch(documents), search)
         except Exception as error:
@@ -348,7 +348,7 @@ class Summarizer:
         return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
-        """Search; returns the hypotheses of each document, best first."""
+        """Run the search, and return the hypotheses of each document, best first."""
         on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
@@ -361,7 +361,7 @@ class Summarizer:
         return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
-        """Spell a hypothesis, for its reader and for an explanation."""
+        """Spell a hypothesis for readers and for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -395,7 +395,7 @@ class Summarizer:
         return self._explainable(summary, document.text, written)
 
     def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
-        """Summary of sentences that the content model chooses; the best hypothesis if there are no words to choose."""
+        """Return the sentences that the content model chooses, or the best hypothesis if there are none to choose."""
         document, texts = batch.documents[row], self._texts
         spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
         sentences, score = choose(texts, document, spelled, search.most_words)
@@ -428,7 +428,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """Make a summary of a text that can explain itself."""
+        """Return a summary of a text that can explain itself."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -443,11 +443,11 @@ class Summarizer:
         origins: List[int],
         spans: Optional[List[Optional[Span]]] = None,
     ) -> Tuple[CopiedWord, ...]:
-        """The copied words; neighbouring subwords of a word that are adjacent in the document form one.
+        """Return the copied words. Subwords of a word are joined if they are adjacent in the document.
 
         Args:
-            origins: index in ``spans`` of the token from which each was copied, or -1.
-            spans: characters of the raw document; None: the ones of the tokens that the model read.
+            origins: index in ``spans`` of the token from which each token was copied, or -1.
+            spans: characters in the raw document; None: the characters of the tokens that the model read.
         """
         if not any(origin >= 0 for origin in origins):
             return ()
@@ -471,7 +471,7 @@ class Summarizer:
 
 
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
-    """Raise TypeError if ``texts`` is not several texts, and InputError if a number is not 1 or more."""
+    """Raise TypeError if ``texts`` is not a sequence of texts, and InputError if a number is below 1."""
     if isinstance(texts, (str, bytes)):
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
@@ -482,7 +482,7 @@ def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> N
 def _replace_unknown(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
-    """Replace each unknown word by the most attended word of the document, in place."""
+    """Replace each unknown word in place with the most attended word of the document."""
     for place, token in enumerate(tokens):
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
@@ -495,7 +495,7 @@ def _failed(error: Exception, truncation: Truncation) -> Summary:
 
 
 def device_of(name: Optional[str]) -> torch.device:
-    """The device with that name, by default the GPU if there is one; InputError if it does not exist."""
+    """Return the device with this name, by default the GPU if there is one; raises InputError if it does not exist."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)

@@ -14,14 +14,14 @@ from .surprisal import Surprisal
 class CopiedWord:
     """A word of a summary that the model copied from its document.
 
-    A word counts as copied if it is outside the known vocabulary, or if copying gave it more probability than
-    generating. If the word has several places, the one with the most copy attention counts.
+    A word counts as copied if it is outside the known vocabulary, or if copying contributed more to its probability
+    than generating. If the word occurs several times in the document, the place with the most copy attention counts.
 
     Attributes:
-        word: the word in the spelling of the summary's tokens, with joined subwords.
-        first, last: the places of its first and last token in :attr:`Summary.tokens`.
-        start, end: the characters text[start:end] of the raw document from which it was copied; None if tokenisation
-            has changed the text too much to find them.
+        word: word as spelled in the tokens of the summary, with joined subwords.
+        first, last: indices of its first and last token in :attr:`Summary.tokens`.
+        start, end: characters text[start:end] of the raw document from which it was copied; None if tokenisation has
+            changed the text too much to find them.
     """
 
     word: str
@@ -33,10 +33,11 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Numbers of tokens of a document that the model has read and that it has left out.
+    """Number of tokens in a document that the model has read, and number of further tokens.
 
     Attributes:
-        read, left_out: number of tokens that were read, and of further tokens.
+        read: number of tokens that were read.
+        left_out: number of further tokens.
     """
 
     read: int
@@ -45,24 +46,25 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary of one document.
+    """A summary of a document.
 
     Attributes:
-        text: the text, with "<q>" between sentences if the model has learned to write it; see :attr:`sentences`.
-        score: the search's score: log-probability, normalised and less the penalties. Of a chosen summary: its expected
-            ROUGE-1 and twice its expected ROUGE-2, as proportions. Only compare scores of one kind, and for the same
-            document.
-        tokens: tokens of the summary in the form in which the model wrote them.
-        copied: the words that were copied, in the order of the summary, with all words of chosen sentences of the
-            document; otherwise empty for a model without a pointer.
+        text: text of the summary, with "<q>" between sentences if the model has learned to write it; see
+            :attr:`sentences`.
+        score: score of the search: normalised log-probability minus the penalties. The score of a chosen summary is its
+            expected ROUGE-1 plus twice its expected ROUGE-2, as proportions. Compare only scores of the same kind for
+            the same document.
+        tokens: tokens of the summary as the model wrote them.
+        copied: copied words in the order of the summary, including all words of sentences chosen from the document;
+            otherwise empty for a model without a pointer.
         truncation: numbers of tokens that were read and left out.
-        problem: reason why there is no summary, if the call asked to continue in this case; otherwise empty.
-        picked: the sentences that the folder's extractor selected from the whole document for the model, each with its
+        problem: reason why there is no summary, if the call continues after problems; otherwise empty.
+        picked: sentences that the folder's extractor selected from the whole document for the model, each with its
             probability; None without an extractor.
-        surprisal: surprisal of the document compared with the training documents; None for a short document, and for
-            a folder that does not have their surprisals.
-        chosen: the sentences of the summary, if a content model has chosen them from all hypotheses and the document
-            (``choose="content"``); None: the summary is the best hypothesis.
+        surprisal: surprisal of the document compared with the training documents; None for a short document, and if
+            the folder does not contain their surprisals.
+        chosen: sentences of the summary, if a content model has chosen them from all hypotheses and the document
+            (``choose="content"``); None if the summary is the best hypothesis.
     """
 
     text: str
@@ -82,10 +84,10 @@ class Summary:
     def explain(self) -> Explanation:
         """Explain this summary, see :meth:`Summarizer.explain`; a notebook shows the explanation as a page.
 
-        A summary keeps its document and its summariser for this. Copies and pickles of a summary do not have them.
+        A summary keeps its document and its summariser for this purpose. Copies and pickles of a summary do not.
 
         Raises:
-            ValueError: this is such a copy, or there is no summary (:attr:`problem`).
+            ValueError: this is a copy or a pickle, or there is no summary (:attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")
@@ -102,14 +104,14 @@ class Summary:
 
     @property
     def sentences(self) -> Tuple[str, ...]:
-        """Sentences of the text, if the model marks them; otherwise the text as one."""
+        """Sentences of the text if the model marks them; otherwise the whole text as one sentence."""
         if self.chosen is not None:
             return tuple(sentence.text for sentence in self.chosen)
         parts = (part.strip() for part in self.text.split(SENTENCE_MARK))
         return tuple(part for part in parts if part)
 
     def to_dict(self) -> Dict[str, Any]:
-        """Content for JSON lines."""
+        """Return the contents of the summary for JSON lines."""
         return {
             "summary": self.text,
             "score": self.score if math.isfinite(self.score) else None,

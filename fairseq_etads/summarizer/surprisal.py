@@ -1,7 +1,7 @@
-"""Surprisal of a document for a model, compared with the documents of its training.
+"""Measure the surprisal of a document for a model, and compare it with the training documents.
 
-A model folder has the frequencies of the training words in its dictionary, and percentiles of the training documents'
-surprisals in config.json. Without torch and fairseq.
+The dictionary of a model folder contains the frequencies of the training words, and config.json contains percentiles of
+the training documents' surprisals. This module imports neither torch nor fairseq.
 """
 
 import math
@@ -14,9 +14,9 @@ from ..text.words import SENTENCE_MARK
 PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 """Percentiles stored in config.json."""
 UNUSUAL = 99
-"""A document with a surprisal above this percentile of the training documents is unusual."""
+"""Percentile of the training documents' surprisals above which a document is unusual."""
 FEWEST = 10
-"""Minimum number of tokens; the mean over fewer says little about a document."""
+"""Minimum number of tokens; the mean over fewer tokens is unreliable."""
 SAMPLE = 2000
 """Number of training documents from which percentiles are computed."""
 
@@ -37,19 +37,19 @@ class Surprisal:
 
     @property
     def is_unusual(self) -> bool:
-        """True if the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
+        """Whether the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
         return self.percentile > UNUSUAL
 
     def to_dict(self) -> Dict[str, float]:
-        """The figures as JSON types, rounded."""
+        """Return the rounded figures as JSON types."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 class WordFrequencies:
-    """Relative frequencies of the words of the training text, with one added to each count.
+    """Relative frequencies of words in the training text, with one added to each count.
 
     Args:
-        counts: the count of each known word; all unknown words together have the count 0.
+        counts: count of each known word; the count of all unknown words together is 0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -58,7 +58,7 @@ class WordFrequencies:
         self._bits_of_unknown = math.log2(total)
 
     def measure(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
-        """Mean surprisal in bits and share of unknown tokens; None for fewer than :data:`FEWEST` tokens."""
+        """Compute the mean surprisal in bits and the share of unknown tokens; None below :data:`FEWEST` tokens."""
         bits, unknown, number = 0.0, 0, 0
         for token in tokens:
             if token == SENTENCE_MARK:
@@ -70,14 +70,14 @@ class WordFrequencies:
 
 
 def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
-    """Percentiles of the surprisals of documents, from an evenly spaced sample of them.
+    """Compute percentiles of the surprisals of documents from an evenly spaced sample.
 
     Args:
         path: file of tokens, one document per line.
-        longest: number of tokens of a document that the model reads.
+        longest: maximum number of tokens that the model reads of a document.
 
     Returns:
-        The percentiles of :data:`PERCENTS` in a form for JSON; None if no document has enough tokens.
+        percentiles :data:`PERCENTS` as JSON types; None if no document contains enough tokens.
     """
     with open(path, "rb") as file:
         every = max(sum(1 for _ in file) // SAMPLE, 1)
@@ -94,7 +94,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Tell whether a value has the form that :func:`percentiles_of` returns."""
+    """Return whether a value has the form of a result of :func:`percentiles_of`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())
@@ -102,11 +102,11 @@ def are_percentiles(value: Any) -> bool:
 
 
 class TrainingSurprisals:
-    """Surprisals of the training documents, with which new documents are compared.
+    """Surprisals of the training documents, for comparison with new documents.
 
     Args:
-        frequencies: the frequencies of the words in the training documents.
-        percentiles: the entry "document_surprisal" of a folder's config.json.
+        frequencies: frequencies of words in the training documents.
+        percentiles: entry "document_surprisal" in config.json of a folder.
     """
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):
@@ -114,7 +114,7 @@ class TrainingSurprisals:
         self._bits = [percentiles[str(percent)] for percent in PERCENTS]
 
     def of(self, tokens: Iterable[str]) -> Optional[Surprisal]:
-        """Surprisal of a document; None if it is too short."""
+        """Measure the surprisal of a document; None if the document is too short."""
         measured = self._frequencies.measure(tokens)
         return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
 

@@ -17,7 +17,7 @@ _STEPS = 20
 
 
 class Parameter(NamedTuple):
-    """An option that is searched.
+    """A decoding option to search.
 
     Attributes:
         name: name of one of :data:`call_options.OPTIONS`.
@@ -76,7 +76,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
 
     Raises:
-        InputError: the text has another form, or the option cannot have such a value.
+        InputError: the text does not have one of these forms, or a value is impossible for the option.
     """
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")

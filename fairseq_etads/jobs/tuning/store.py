@@ -24,8 +24,8 @@ class TrialStore:
 
     Args:
         path: path of the file, which is created if it does not exist.
-        settings: everything that determines the figures of a trial, under names for messages, as JSON values. A change
-            of :data:`VERSION` is recorded, but trials continue.
+        settings: all settings that determine the figures of a trial, as JSON values with names for messages. Trials
+            continue even if :data:`VERSION` changes, which is only recorded.
 
     Attributes:
         trials: all trials in order.

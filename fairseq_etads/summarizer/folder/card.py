@@ -1,4 +1,4 @@
-"""README.md of a model folder: the model card, in the format of Hugging Face's hub. Without torch and fairseq."""
+"""Write the model card of a model folder in the format of the Hugging Face hub, without torch and fairseq."""
 
 import json
 import re
@@ -39,13 +39,13 @@ class CardInfo(NamedTuple):
 
     Attributes:
         title: heading of the card.
-        license: an SPDX name, or empty.
-        language: a code, or empty.
-        command: the training command, or empty.
+        license: SPDX name of the licence, or empty.
+        language: language code, or empty.
+        command: training command, or empty.
         scores: contents of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
-        picked_words: the extractor's budget; 0 without one.
-        has_content: whether a content model is there, which can choose the sentences of summaries.
+        picked_words: maximum number of words that the extractor picks; 0 without an extractor.
+        has_content: whether the folder contains a content model, which can choose the sentences of summaries.
     """
 
     title: str
@@ -60,7 +60,7 @@ class CardInfo(NamedTuple):
 
 
 def check_code(option: str, value: str) -> str:
-    """Check the name of a licence or a language, which goes into YAML; raises InputError if it is invalid."""
+    """Check the name of a licence or a language for the YAML header; raises InputError if it is invalid."""
     if value and not _CODE.fullmatch(value):
         raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
     return value
@@ -70,7 +70,7 @@ def read_scores(path: Path) -> Any:
     """Read the report of ``etads-rouge --json``.
 
     Raises:
-        InputError: the file is not such a report.
+        InputError: the file is not a report of ``etads-rouge --json``.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -86,8 +86,8 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     """Write the text of README.md.
 
     Args:
-        parameters: number of the model's parameters.
-        words: numbers of words that it knows in documents ("source") and summaries ("target").
+        parameters: number of parameters of the model.
+        words: number of known words in documents ("source") and in summaries ("target").
     """
     parts = [
         _front_matter(info),
@@ -187,14 +187,14 @@ def _scores(info: CardInfo) -> str:
 
 
 def defaults_section(config: FolderConfig, note: str = "") -> str:
-    """The section about the decoding defaults; ``note`` says where they come from."""
+    """Write the section on the decoding defaults; ``note`` explains where they come from."""
     return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can choose others.\n" + (
         f"\n{note}\n" if note else ""
     )
 
 
 def as_options(decoding: Dict[str, Any]) -> str:
-    """Format decoding options as on a command line."""
+    """Format decoding options for a command line."""
     given = (
         (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
         for name, value in decoding.items()
@@ -203,6 +203,6 @@ def as_options(decoding: Dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Format any value as the text of a table's cell."""
+    """Format any value as the text of a table cell."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

@@ -1,4 +1,4 @@
-"""config.json of a model folder: read it, and refuse invalid files. Without torch and fairseq."""
+"""Read config.json of a model folder, and reject invalid files, without torch and fairseq."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""File made by etads-shortlist, in a folder that decodes with it."""
+"""File of etads-shortlist in a folder that decodes with a shortlist."""
 EXTRACTOR = "extractor"
-"""Folder of the extractor in a model folder that reads long documents whole."""
+"""Folder of the extractor in the folder of a model that reads whole long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""Name of an entry -> check of its value, and description of valid values."""
+"""Name of each entry -> check of its value, and description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
-"""Schema number, raised when folders change so that older versions of this package would misread them."""
+"""Schema number, which increases when older versions of this package would misread new folders."""
 
 ADVICE = "Get it again from where it comes, or make it again with etads-export"
 MARKS = ("drop", "keep", "insert")
@@ -34,10 +34,10 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
 }
-"""Name of a fairseq --bpe -> its options that name a file, and the file's name in a folder."""
+"""Value of --bpe in fairseq -> its options that name a file, and the name of the file in a folder."""
 
 _LARGEST_FILE = 1 << 22
-"""Maximum size of a config.json in bytes; a real one has a few thousand."""
+"""Maximum size of config.json in bytes; typical files contain a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
 """Maximum number of tokens; no model reads or writes more."""
 
@@ -47,14 +47,14 @@ class FolderConfig:
     """Contents of config.json.
 
     Attributes:
-        architecture: the name of a preset (``--arch``).
-        model: the architecture's options.
-        task: truncation lengths, the side of the padding, the dictionaries' fingerprints, and optionally
-            "summary_lengths", percentiles of the lengths of the training summaries, and "document_surprisal",
-            percentiles of the surprisals of the training documents.
+        architecture: name of a preset (``--arch``).
+        model: options of the architecture.
+        task: truncation lengths, side of the padding and fingerprints of the dictionaries. Optional entries are
+            "summary_lengths", percentiles of the lengths of training summaries, and "document_surprisal", percentiles
+            of the surprisals of training documents.
         text: settings of text processing: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
             :data:`SUBWORDS` or None.
-        decoding: defaults, by the names of :data:`call_options.OPTIONS`.
+        decoding: decoding defaults by name in :data:`call_options.OPTIONS`.
         weights: "dtype", one of :data:`DTYPES`, and "shared", name of a tied weight -> name under which it is stored.
         made_by: versions of the exporting packages.
     """
@@ -68,18 +68,18 @@ class FolderConfig:
     made_by: Dict[str, Any]
 
     def to_json(self) -> str:
-        """Content of config.json."""
+        """Return the contents of config.json."""
         content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """fairseq's option -> name of a file of the subword model; empty without subwords."""
+        """Map options of fairseq to names of files of the subword model; empty without subwords."""
         return SUBWORDS.get(self.text["subwords"], {})
 
 
 def bundled_models() -> List[str]:
-    """Names of the models that come with the package, in alphabetical order."""
+    """List the names of the models that come with the package, in alphabetical order."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
@@ -89,15 +89,15 @@ def add_folder(add: Callable[..., Any]) -> None:
         "folder",
         metavar="FOLDER",
         type=find_folder,
-        help="the model folder, or the name of a model that comes with the package: debian or paper",
+        help="model folder, or name of a model that comes with the package: debian or paper",
     )
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """Resolve a path, or the name of a model that comes with the package, to a folder.
+    """Find the folder of a path, or of the name of a model that comes with the package.
 
-    A model folder in the current folder comes first. Another folder of that name does not hide the model: the sources
-    of Debian's packages have a folder "debian".
+    A model folder in the current directory has precedence. Other folders with that name are ignored, because sources
+    of Debian packages contain a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in bundled_models()
@@ -108,8 +108,8 @@ def read_config(folder: Path) -> FolderConfig:
     """Read and check config.json.
 
     Raises:
-        InputError: the folder is not one of this project's, has a later version, or is damaged; the message says what
-            to do.
+        InputError: the folder is not a model folder, has a later version or is damaged; the message explains what to
+            do.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -135,7 +135,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 class _Problem(Exception):  # noqa: N818  # becomes an InputError that names the file
-    """An error with the advice for correcting it."""
+    """An error with advice on how to correct it."""
 
 
 def _checked(content: Any) -> FolderConfig:

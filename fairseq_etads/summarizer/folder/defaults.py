@@ -1,4 +1,4 @@
-"""Change the decoding defaults of an existing model folder: config.json, the checksums and the model card."""
+"""Change the decoding defaults of a model folder in config.json, the checksums and the model card."""
 
 import os
 import re
@@ -28,15 +28,15 @@ def check_writable(folder: Path) -> None:
 
 
 def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
-    """Give a model folder other decoding defaults.
+    """Store other decoding defaults in a model folder.
 
-    Even after an interruption the folder can be loaded, with the old or the new defaults: SHA256SUMS is removed before
-    config.json is replaced, and written again afterwards; a folder without it is loaded without comparison. Call this
-    again after an interruption.
+    Even after an interruption, the folder can be loaded with the old or the new defaults: SHA256SUMS is removed before
+    config.json is replaced, and written again afterwards. A folder without SHA256SUMS is loaded without comparison.
+    Call this function again after an interruption.
 
     Args:
-        decoding: all defaults.
-        note: Markdown for the model card, which says where they come from.
+        decoding: all decoding defaults.
+        note: Markdown for the model card that explains where the defaults come from.
 
     Raises:
         InputError: the folder is not a model folder or not writable, or the options are impossible.
@@ -60,14 +60,14 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
 
 
 def _checksums(folder: Path) -> Dict[str, str]:
-    """Checksums from SHA256SUMS; without it, after an interruption, of all files."""
+    """Read the checksums in SHA256SUMS or, if it is missing after an interruption, compute them for all files."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
     return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
 
 
 def _prepare(path: Path, text: str) -> None:
-    """Write a temporary file next to the target, onto the disk."""
+    """Write a temporary file next to the target, and flush it to disk."""
     with open(f"{path}{_PARTIAL}", "wb") as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()

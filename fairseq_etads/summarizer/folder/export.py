@@ -1,4 +1,4 @@
-"""Make a model folder from a checkpoint and its training data; for the command ``etads-export``."""
+"""Write a model folder from a checkpoint and its training data, for the command ``etads-export``."""
 
 import contextlib
 import platform
@@ -40,16 +40,16 @@ PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "s
 
 
 class Source(NamedTuple):
-    """Inputs of a folder.
+    """Inputs of a model folder.
 
     Attributes:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: the data folder of its training.
-        text_options: fairseq's options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
+        data: data folder of the training.
+        text_options: fairseq options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
         extra_files: name in the folder -> file to copy.
         extractor: inputs of the folder of the extractor that selects sentences for the model.
-        documents: file with the tokens of the training documents, one document per line; None: not available.
+        documents: file with the tokens of the training documents, one document per line; None if not available.
     """
 
     checkpoint: Path
@@ -72,15 +72,15 @@ def export(
 
     Args:
         folder: path of the new folder, which must not exist or must be empty.
-        decoding: decoding defaults that differ from the usual ones; ``min_len`` and ``max_len`` usually follow from the
+        decoding: decoding defaults that differ from the usual defaults, where ``min_len`` and ``max_len`` depend on the
             lengths of the training summaries.
         dtype: "fp32" or "fp16".
-        write_card: function that makes the text of README.md.
-        longest_target: number of tokens of the longest training summary, if known; for a checkpoint that does not
-            record their lengths.
+        write_card: function that returns the text of README.md.
+        longest_target: number of tokens in the longest training summary, if known, for checkpoints that do not record
+            the lengths.
 
     Raises:
-        InputError: the folder exists; a decoding option has no effect; the checkpoint is damaged, does not belong to
+        InputError: the folder exists, a decoding option has no effect, or the checkpoint is damaged, does not belong to
             the data or cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -117,7 +117,7 @@ def export(
 def _write_files(
     folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
-    """Write all of a folder except the card and the checksums."""
+    """Write all files of a folder except the card and the checksums."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
     _write_dictionaries(folder, task)
@@ -125,7 +125,7 @@ def _write_files(
 
 
 def _check_extractor(source: Source, model: Any) -> None:
-    """Raise InputError if the model needs an extractor and gets none."""
+    """Raise InputError if the model needs an extractor but there is none."""
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
         raise InputError(
             f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an "
@@ -135,12 +135,12 @@ def _check_extractor(source: Source, model: Any) -> None:
 
 
 def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Decoding options by which a content model, if there is one, chooses unless they say otherwise.
+    """Return the decoding options, with ``choose`` for the content model unless they already contain it.
 
-    The extractor's content model chooses sentences; the summariser's own chooses a hypothesis.
+    A content model of the extractor chooses sentences. A content model of the summariser chooses a hypothesis.
 
     Raises:
-        InputError: a content model is damaged; or the options need one, and there is none.
+        InputError: the content model is damaged, or the options need a content model and there is none.
     """
     of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
     paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
@@ -156,10 +156,10 @@ def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
-    """Write the extractor's own folder into ``folder``; returns the name of its list of checksums.
+    """Write the extractor to a folder inside ``folder``, and return the name of its list of checksums.
 
     Raises:
-        InputError: the checkpoint is not of a sentence extractor, is damaged, or does not belong to the data.
+        InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
     """
     model, cfg, task = _load(source, "--extractor")
     if not isinstance(model, SentenceExtractor):
@@ -187,9 +187,9 @@ class Exported(NamedTuple):
     """The exported model, for the model card.
 
     Attributes:
-        config: the folder's configuration.
-        parameters: number of the model's parameters.
-        task: the task with the dictionaries.
+        config: configuration of the folder.
+        parameters: number of parameters of the model.
+        task: task with the dictionaries.
     """
 
     config: FolderConfig
@@ -198,7 +198,7 @@ class Exported(NamedTuple):
 
 
 def _load(source: Source, option: str = "--checkpoint") -> Any:
-    """Load the model, fairseq's configuration of its training, and the task; ``option`` names it in messages."""
+    """Load the model, the fairseq configuration of its training and the task; messages mention ``option``."""
     overrides = {"data": str(source.data), "init_from": None}
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
@@ -213,7 +213,7 @@ def _load(source: Source, option: str = "--checkpoint") -> Any:
 
 
 def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
-    """All decoding defaults of a folder: a model writes summaries of the same length as in its training."""
+    """Return all decoding defaults of a folder, with lengths of summaries as in training."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
     defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
@@ -243,7 +243,7 @@ def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
-    """Percentiles of the training documents' surprisals, as an entry of config.json; empty without documents."""
+    """Return an entry of config.json with percentiles of training documents' surprisals; empty without documents."""
     if source.documents is None:
         return {}
     found = percentiles_of(
@@ -253,7 +253,7 @@ def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Section "text" of config.json."""
+    """Return the section "text" of config.json."""
     given = {name.replace("-", "_"): value for name, value in options.items()}
     settings = {
         name[len("text_") :]: given.get(name, default)
@@ -268,9 +268,7 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
-    """Write the words that the model knows. The copy tail is left out: it only has words of the training's
-    documents.
-    """
+    """Write the words that the model knows, without the copy tail, which contains only words of training documents."""
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
     _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
@@ -279,9 +277,7 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
-    """Write the first ``words`` entries; entries from ``known`` on have the count 0, because they can only be
-    copied.
-    """
+    """Write the first ``words`` entries, with the count 0 from ``known``, because these words can only be copied."""
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
         f"{word} {count if number < known else 0}\n"
@@ -291,7 +287,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
 
 
 def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
-    """Copy the subword model, the factors' dictionaries, and files that only people or later versions read."""
+    """Copy the subword model, the dictionaries of factors, and files that only people or later versions read."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
         files[name] = Path(source.text_options[option.replace("_", "-")])
@@ -315,7 +311,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """Versions of this package, of Python and of the relevant packages."""
+    """Return the versions of this package, Python and the relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -324,14 +320,14 @@ def versions() -> Dict[str, Any]:
 
 
 def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Tensors to store, on the CPU, and the names of tensors that are the same as another one.
+    """Return the tensors to store, on the CPU, and the names of tied tensors.
 
     Args:
         state: state of a model.
         dtype: "fp32" or "fp16", for floating-point numbers.
 
     Returns:
-        Name -> tensor, tied tensors once; and name of each further tied tensor -> name under which it is stored.
+        name -> tensor, with tied tensors once, and name of each further tied tensor -> name under which it is stored.
 
     Raises:
         InputError: a number is not finite, or would not be finite in this dtype.
@@ -348,5 +344,5 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
             raise InputError(f"the weight {name} contains numbers that are not finite{why}")
-        tensors[name] = stored.contiguous().clone()  # safetensors requires tensors that share no memory
+        tensors[name] = stored.contiguous().clone()  # safetensors requires tensors without shared memory
     return tensors, shared

@@ -1,4 +1,4 @@
-"""Load a model folder: dictionaries, tokeniser, subwords and the model, all checked before use."""
+"""Load the dictionaries, tokeniser, subwords and model of a model folder, and check everything before use."""
 
 import contextlib
 import io
@@ -33,14 +33,14 @@ class LoadedFolder(NamedTuple):
     """Contents of a model folder, ready for use.
 
     Attributes:
-        config: the folder's configuration.
-        model: the model in evaluation mode, on the CPU, in float32.
-        task: the task with the dictionaries and the truncation lengths.
-        tokenizer: converts raw text to words and back.
-        subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
-        shortlist: the folder's shortlist; None if it has none.
-        extractor: the folder's extractor; None if it has none.
-        content: content model that re-ranks hypotheses; None if it has none. An extractor has another one.
+        config: configuration of the folder.
+        model: model in evaluation mode, on the CPU, in float32.
+        task: task with the dictionaries and the truncation lengths.
+        tokenizer: tokeniser that converts raw text to words and back.
+        subwords: --bpe object of fairseq, which converts words to subwords and back; None without subwords.
+        shortlist: shortlist of the folder, or None.
+        extractor: extractor of the folder, or None.
+        content: content model that re-ranks hypotheses, or None. The content model of an extractor is separate.
     """
 
     config: FolderConfig
@@ -57,9 +57,9 @@ class LoadedExtractor(NamedTuple):
     """The extractor of a model folder.
 
     Attributes:
-        loaded: its own folder.
-        picking: settings of its selection.
-        content: the content model; None if there is none.
+        loaded: loaded folder of the extractor.
+        picking: settings of the selection.
+        content: content model that chooses sentences, or None.
     """
 
     loaded: LoadedFolder
@@ -68,10 +68,10 @@ class LoadedExtractor(NamedTuple):
 
 
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
-    """Load a folder made by etads-export. No code of the folder is run.
+    """Load a folder from etads-export without running any code from it.
 
     Args:
-        is_extractor: whether it is the folder of an extractor, inside a summariser's.
+        is_extractor: whether the folder belongs to an extractor, inside the folder of a summariser.
 
     Raises:
         InputError: the folder is not a model folder, is damaged or incomplete, or was made by a later version.
@@ -82,7 +82,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws random initial weights
-        with torch.device("meta"):  # config.json may ask for any number of layers, so no memory is allocated yet
+        with torch.device("meta"):  # config.json may request any number of layers, so no memory is allocated yet
             weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
     model.load_state_dict(weights.read(model.state_dict()), strict=True)
@@ -107,7 +107,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
 
 
 def needed_files(config: FolderConfig) -> List[str]:
-    """Names of the files that a folder must have, except README.md and the list of checksums."""
+    """List the files that a folder must contain, except README.md and the list of checksums."""
     factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
     return [
         CONFIG,
@@ -120,14 +120,14 @@ def needed_files(config: FolderConfig) -> List[str]:
 
 
 def _verify(folder: Path, config: FolderConfig) -> None:
-    """Raise InputError if a file is missing, or does not match SHA256SUMS."""
+    """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    # These files are optional; a call decides whether to use them.
+    # These files are optional, and each call decides whether to use them.
     for name in (SHORTLIST, CONTENT):
         if name not in needed and (name in checksums.listed or (folder / name).is_file()):
             needed.append(name)
-    # It is listed if the folder has an extractor, so that the model is not used without it.
+    # An extractor is listed if there is one, so that the model is not used without its extractor.
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
         needed.append(of_extractor)
@@ -149,7 +149,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """Make the task ``summarization`` with a folder's dictionaries, as if one of its checkpoints were being loaded.
+    """Create the task ``summarization`` with the dictionaries of a folder, as when a checkpoint is loaded.
 
     Raises:
         InputError: a dictionary is damaged or does not belong to the model.
@@ -158,7 +158,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # fairseq would take these values from other parts of its configuration.
+    # fairseq would read these values from other parts of its configuration.
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -172,7 +172,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
 
 
 def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
-    """Build the model with new weights; raises InputError if the options are invalid."""
+    """Build the model with initial weights; raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
     # The error comes from fairseq, torch or OmegaConf, whichever reads the invalid option first.
@@ -183,7 +183,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
 
 
 def _build_subwords(folder: Path, config: FolderConfig) -> Any:
-    """Build fairseq's subword encoder, or None; raises InputError if its model is damaged."""
+    """Build the subword encoder of fairseq, or return None; raises InputError if its model is damaged."""
     kind, files = config.text["subwords"], config.subword_files
     if kind is None:
         return None

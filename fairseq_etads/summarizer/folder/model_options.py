@@ -1,4 +1,4 @@
-"""Convert the options of a model to JSON, and back: only plain values of the types that the architecture declares."""
+"""Convert model options to JSON and back, with only plain values of the types that the architecture declares."""
 
 import re
 from dataclasses import fields
@@ -14,22 +14,24 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""Pattern of allowed texts in options. fairseq evaluates some as Python, but no such text calls anything; OmegaConf
-replaces ``${…}``, which it excludes, too.
+"""Pattern of allowed texts in options.
+
+fairseq evaluates some options as Python code, but no allowed text calls a function. The pattern also excludes ``${…}``,
+which OmegaConf replaces.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Options that name a file outside of the folder; only training needs these files."""
+"""Options that name a file outside the folder, which only training needs."""
 
 
 def architectures(extract: bool = False) -> List[str]:
-    """Names of the architectures that a folder may have: this project's, if they write summaries.
+    """List the architectures of this project that a model folder supports because they write summaries.
 
     Args:
-        extract: list extractors instead, which give probabilities of sentences.
+        extract: whether to list extractors instead, which compute probabilities of sentences.
     """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
@@ -38,7 +40,7 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Map an architecture's options to their defaults; raises InputError for one from outside this project."""
+    """Map the options of an architecture to their defaults; raises InputError if it is not part of this project."""
     system = system_of(f"--arch {architecture}")
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
@@ -52,13 +54,13 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the options of a checkpoint's model to plain values; files that only training reads are left out.
+    """Convert the model options in a checkpoint to plain values, without files that only training reads.
 
     Args:
-        extracts: whether it is an extractor.
+        extracts: whether the model is an extractor.
 
     Raises:
-        InputError: the architecture is not this project's, or an option has no plain value.
+        InputError: the architecture is not part of this project, or an option has no plain value.
     """
     given = vars(plain_options(cfg))
     declared = _declared(architecture, extracts)
@@ -71,11 +73,11 @@ def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bo
     """Check options from an untrusted source.
 
     Args:
-        largest: the largest dimension of the model's weights; no width can be larger.
-        extracts: whether it is an extractor.
+        largest: largest dimension of the model's weights, which no width can exceed.
+        extracts: whether the model is an extractor.
 
     Raises:
-        InputError: an option does not exist or has a value that no model has.
+        InputError: an option does not exist or has an impossible value.
     """
     declared = _declared(architecture, extracts)
     for name, value in options.items():
@@ -106,7 +108,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Tell whether a text describes valid convolutions, such as "[(512, 3)] * 20", none wider than possible."""
+    """Return whether a text describes valid convolutions, such as "[(512, 3)] * 20", of possible widths."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
@@ -114,5 +116,5 @@ def _are_convolutions(text: str, largest: int) -> bool:
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """Make the configuration from which ``task.build_model`` builds a model of this architecture."""
+    """Create the configuration from which ``task.build_model`` builds a model of this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

@@ -168,7 +168,7 @@ def test_sheets_are_read_back_and_names_come_from_the_key(tmp_path, delimiter, e
         (2, 6, "4.5", 'line 3: fluency is "4.5"'),
         (2, 6, "nan", 'line 3: fluency is "nan"'),
         (2, 6, "=1+1", 'line 3: fluency is "=1+1"'),
-        (3, 1, "999", 'line 4: annotator-1 was not given item "999", summary "C"'),
+        (3, 1, "999", 'line 4: annotator-1 did not receive item "999", summary "C"'),
         (3, 2, "Z", 'summary "Z"'),
         (1, 0, "nobody", 'line 2: the key has no annotator "nobody"'),
     ],
