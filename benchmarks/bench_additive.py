@@ -1,14 +1,15 @@
-"""Cost of long documents for a recurrent model's training on a CPU: our attention and GRU against torch's plain forms.
+"""Measure the training cost of long documents for recurrent models on a CPU: our attention and GRU against torch's own.
 
     python benchmarks/bench_additive.py [--output benchmarks/results/additive.json]
 
-- Attention: 100 steps, each a query to 50 documents of 400 words, which depends on the last result; keys of width 200
-  and states of 400, the paper's sizes for CNN/Daily Mail. "plain" is the formula with autograd, "stepwise" is
-  fairseq_etads.layers.additive.
-- GRU: both directions over these documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
+- Attention: 100 steps, each with a query to 50 documents of 400 words that depends on the last result. Keys have width
+  200 and states have width 400, as in the paper for CNN/Daily Mail. "plain" is the formula with autograd, and
+  "stepwise" is fairseq_etads.layers.additive.
+- GRU: both directions over documents of 200 to 400 words. "packed" is torch's GRU over packed sequences, and "both
   ways" is the method of fairseq_etads.models.rnn_encoder on a CPU.
 
-A run is a forward and a backward pass. The forms alternate, and times are medians. Peak memory is not measured.
+A run consists of a forward and a backward pass. The forms alternate, and times are medians. Peak memory is not
+measured.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all steps. Each query is half of the last context, so that each step depends on the previous one."""
+    """Run all steps. Each query is half of the last context, so that each step depends on the previous step."""
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):
@@ -48,7 +49,7 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Measure the seconds of each run of each named function, which returns something to differentiate."""
+    """Measure the seconds of each run of the named functions. Each function returns a tensor to differentiate."""
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():
@@ -63,7 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "additive.json")
     parser.add_argument(
-        "--runs", type=int, default=5, help="number of counted runs of each form (default: %(default)s)"
+        "--runs", type=int, default=5, help="number of measured runs of each form (default: %(default)s)"
     )
     args = parser.parse_args()
     torch.manual_seed(0)

@@ -1,13 +1,13 @@
-"""Focus-attention: time and error of its forms, against plain fused attention and against float64.
+"""Compare the time of focus-attention with plain fused attention, and its error with float64.
 
     python benchmarks/bench_focus_attention.py [--output benchmarks/results/focus_attention.json]
     python benchmarks/bench_focus_attention.py --simulate-tf32
 
-Forms: "plain" is torch's scaled_dot_product_attention without any bias; "direct" adds the S x S bias of equation 7;
-"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.kernels.focus. Times
-are medians of interleaved runs, forward and backward; errors are the largest over the output. With ``--simulate-tf32``
-only the errors of the forms of fairseq_etads.kernels.focus are measured, with a fused attention that multiplies float32
-numbers like split TF32: each as the sum of two numbers of 11 bits.
+"plain" is torch's scaled_dot_product_attention without any bias, "direct" adds the S x S bias of equation 7, "two
+columns" is the rank-2 identity without splitting the coefficients, and "focus" is fairseq_etads.kernels.focus. Times
+are medians of interleaved forward and backward passes, and errors are maxima over the output. With ``--simulate-tf32``,
+the script measures only the errors of the forms in fairseq_etads.kernels.focus. Its fused attention then multiplies
+float32 numbers like split TF32, as sums of two numbers of 11 bits.
 """
 
 import argparse
@@ -34,7 +34,9 @@ def direct(q, k, v, center, scope):
 
 
 def two_columns(q, k, v, center, scope):
-    """-2/s² t² + 4c/s² t with centred and scaled positions t, padded to 8 additional columns of the head."""
+    """Compute -2/s² t² + 4c/s² t for centred and scaled positions t as 8 additional columns of the head, including
+    padding.
+    """
     length, width = k.shape[2:]
     t = (torch.arange(length, dtype=q.dtype) - (length - 1) / 2) / length
     c, s = (center - (length - 1) / 2) / length, scope / length
@@ -66,7 +68,9 @@ def times(batch, heads, length, width, runs):
 
 
 def errors(length, scope, heads=8, width=64):
-    """Measure each form's largest error of the output against float64, for scopes from ``scope`` to twice that."""
+    """Measure the largest output error of each form compared with float64, for scopes between ``scope`` and twice
+    ``scope``.
+    """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -78,7 +82,7 @@ def errors(length, scope, heads=8, width=64):
 
 
 def split_tf32(a, b):
-    """Compute a @ b in three products of 11-bit numbers, like the float32 kernels of NVIDIA GPUs since Ampere."""
+    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels of NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
         high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -94,7 +98,7 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def simulated_errors(length, scope, heads=4, width=64):
-    """Measure the largest error of each form's output with split TF32 products, like :func:`errors`."""
+    """Measure the largest output error of each form with split TF32 products, like :func:`errors`."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -114,7 +118,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "focus_attention.json")
     parser.add_argument(
-        "--runs", type=int, default=15, help="number of counted runs of each form (default: %(default)s)"
+        "--runs", type=int, default=15, help="number of measured runs of each form (default: %(default)s)"
     )
     parser.add_argument(
         "--simulate-tf32", action="store_true", help="measure only the errors, with simulated split TF32 products"

@@ -1,22 +1,23 @@
-"""Beam search at the paper's sizes: documents per second, for fairseq, this project and CTranslate2.
+"""Measure beam search in fairseq, this project and CTranslate2 at the paper's sizes, in documents per second.
 
     python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table
     python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
 
-Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
-number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
-this project's; and "ctranslate2", if that package is installed. "etads" has both mechanisms and the paper's decoding:
-Wu's length penalty, coverage penalty 1, and no trigram twice; "+ shortlist" has a shortlist as long as for real text.
-Weights are random: the cost of a step does not depend on them. The systems alternate; numbers are medians.
+The benchmark uses documents of 400 tokens, 50,000 words, a beam of 10 and summaries of exactly 100 words, so that every
+system runs the same number of steps. Three systems use the same weights: "fairseq", its ``transformer`` in its own
+search; "etads_basic", the same model in this project; and "ctranslate2", if this package is installed. "etads" uses
+both mechanisms and the paper's decoding: Wu's length penalty, a coverage penalty of 1, and no repeated trigrams. "+
+shortlist" uses a shortlist as long as for real text. Weights are random, because they do not affect the time of a step.
+The systems alternate, and the figures are medians.
 
-Each system runs as in its own command. fairseq's model is prepared by the calls of ``fairseq-generate``: its task's
-generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results. The
-measurement is refused if fairseq's product with the vocabulary is batched. torch batches it for parameters without
-gradient, which never occur in fairseq's command, and the whole search then takes twice as long.
+Each system runs as in its own command. fairseq's model is prepared with the calls in ``fairseq-generate``: the
+generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is stored with the
+results. The measurement is refused if fairseq's product with the vocabulary is batched. torch batches the product for
+parameters without a gradient, which never occur in fairseq's command, and the whole search then takes twice as long.
 
-Every system has its own process, in which its peak memory is also measured. "avx2" shows the speed of a processor
-without AVX-512. The results of each processor and instruction set are a file in ``benchmarks/results/generate/``; the
-table of all results is in docs/experiments.md.
+Every system runs in a separate process, which also measures its peak memory. "avx2" shows the speed of a processor
+without AVX-512. The results of each processor and instruction set are stored in a file in
+``benchmarks/results/generate/``; docs/experiments.md contains the table of all results.
 """
 
 import argparse
@@ -69,18 +70,18 @@ INSTRUCTIONS = {
     },
 }
 LIMITED = " (AVX2)"
-"""Ending of the name of a CTranslate2 that is limited to AVX2, which can be quicker than AVX-512. Its better setting
-counts.
+"""Suffix of the name of a CTranslate2 that is limited to AVX2, which can be faster than AVX-512. Only the faster
+setting is reported.
 """
 PROFILED_WORDS = 5
 FREQUENT, PER_WORD, POOL = 1000, 2, 600
-"""Sizes of the random shortlist: lists of 1,830 words, as etads-shortlist makes them for 400 tokens and 50,000 words of
-SumPubMed, and 4,700 words on the lists of 8 documents together (3,370 there, because texts share words).
+"""Sizes of the random shortlist. Lists contain 1,830 words, as for etads-shortlist with 400 tokens and 50,000 words of
+SumPubMed. The lists of 8 documents together contain 4,700 words (3,370 in SumPubMed, where texts share words).
 """
 
 
 def with_fairseq(args, dictionary):
-    """Make fairseq's transformer, prepared and called as in ``fairseq-generate``."""
+    """Create fairseq's transformer, prepared and called as in ``fairseq-generate``."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -96,10 +97,10 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """Make a table with lists of the same lengths and overlaps as for real text.
+    """Create a table of lists with the same lengths and overlaps as for real text.
 
-    FREQUENT words are on all lists. In addition to these and its own words, a list has words from a pool, which stands
-    for words that are associated with many documents.
+    All lists contain the FREQUENT words. In addition to these and the document's own words, a list contains words from
+    a pool, which simulates words that are associated with many documents.
     """
     words = known_words(dictionary)
     generator = torch.Generator().manual_seed(0)
@@ -109,7 +110,7 @@ def random_shortlist(args, dictionary):
 
 
 def generator_of(system, args, dictionary):
-    """This project's search with one of its models; every system of the same architecture has the same weights."""
+    """Create this project's search with one of its models. Systems of the same architecture use the same weights."""
     torch.manual_seed(0)
     arch, infer_dtype, *more = system.split()
     model = build(arch, args.vocabulary).eval()
@@ -128,7 +129,7 @@ def generator_of(system, args, dictionary):
 
 
 def with_etads(generator, args):
-    """Make this project's search."""
+    """Create this project's search."""
 
     def run(source, limit=None):
         longest = limit or args.words
@@ -139,7 +140,7 @@ def with_etads(generator, args):
 
 
 def with_ctranslate2(args, dictionary, compute_type):
-    """CTranslate2's engine with the weights of fairseq's transformer; None if the package is missing."""
+    """Create CTranslate2's engine with the weights of fairseq's transformer; return None if the package is missing."""
     try:
         import ctranslate2
         from ctranslate2.converters import fairseq as converter
@@ -176,12 +177,12 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """Collate documents (B, S) to a batch in the form that a dataset makes."""
+    """Collate documents (B, S) to a batch in the same form as a data set."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
 def made(system, args, dictionary):
-    """Make a function that summarises documents (B, 400), optionally with a number of words; returns None if the
+    """Create a function that summarises documents (B, 400), optionally with a number of words; return None if the
     system is not installed.
     """
     torch.manual_seed(0)
@@ -194,18 +195,19 @@ def made(system, args, dictionary):
 
 
 def documents(args, dictionary):
-    """Make documents (B, 400), the same in every process."""
+    """Create documents (B, 400) that are the same in every process."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
 
 
 class System(Peer):
-    """One system in its own process; its first line is ``about``, and afterwards it receives requests for times.
+    """One system in a separate process. The first line of its output is ``about``; afterwards, it receives requests for
+    times.
 
-    In one process, systems would disturb each other: with CTranslate2's threads in addition to torch's, the OpenMP
-    runtime sees more threads than cores and lets waiting ones sleep, so searches with many small operations take twice
-    as long.
+    In the same process, systems would disturb each other. With CTranslate2's threads in addition to torch's, the OpenMP
+    runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small operations would
+    then take twice as long.
     """
 
     def __init__(self, system, environment):
@@ -213,12 +215,12 @@ class System(Peer):
         self.about = self.told()
 
     def seconds(self, count, at_once):
-        """Measure the time of the first ``count`` documents, in batches of ``at_once``."""
+        """Measure the time for the first ``count`` documents, in batches of ``at_once``."""
         return self.ask([count, at_once])
 
 
 def answer_as_peer(system, args):
-    """Serve a :class:`System`: print a line about it, null if it is not installed, and then its times on request."""
+    """Serve a :class:`System`: print a line about it (null if it is not installed), and then its times on request."""
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
@@ -233,10 +235,10 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Describe a system, except for its speed. Its first search is a warm-up."""
+    """Describe a system, except for its speed. The first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
-    if not system.startswith("ctranslate2"):  # CTranslate2 has no profile that torch can read
+    if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
         about["operations"] = operations(run, source, args.vocabulary)
         if system == "fairseq":
             check_as_commanded(about["operations"])
@@ -244,7 +246,7 @@ def describe(system, run, source, args):
 
 
 def speeds(peers, count, at_once, runs):
-    """Documents per second of each system in each run; the systems alternate."""
+    """Measure the documents per second of each system in each run. The systems alternate."""
     measured = {name: [] for name in peers}
     for _ in range(runs):
         for name, peer in peers.items():
@@ -253,7 +255,7 @@ def speeds(peers, count, at_once, runs):
 
 
 def medians(measured):
-    """The median documents per second of each system, with each peer at its better setting."""
+    """Return the median documents per second of each system, with each peer at its better setting."""
     found = {name: round(statistics.median(values), 3) for name, values in measured.items()}
     for name in list(found):
         other = found.pop(name) if name.endswith(LIMITED) else 0
@@ -263,7 +265,7 @@ def medians(measured):
 
 
 def operations(run, source, vocabulary):
-    """Profile a short search, and find torch's operation for the product with the vocabulary."""
+    """Profile a short search to find torch's operation for the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
     totals = sorted(profiled.key_averages(), key=lambda event: -event.self_cpu_time_total)
@@ -276,7 +278,7 @@ def operations(run, source, vocabulary):
     ]
     longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
     most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
-    if longest is None:  # this project's kernel computes the product for a part of the vocabulary at a time
+    if longest is None:  # this project's kernel computes the product for one part of the vocabulary at a time
         return {"most time": most_time}
     product = {
         "operation": longest.key,
@@ -287,29 +289,31 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise if fairseq's product with the vocabulary is batched, which never happens in ``fairseq-generate``."""
+    """Raise an error if fairseq's product with the vocabulary is batched, unlike in ``fairseq-generate``."""
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
 def peak_memory(run, source):
-    """Megabytes of a process that has loaded one system: before its first search, and the peak in that search."""
+    """Measure the memory, in megabytes, of a process with one system: before its first search, and the peak during this
+    search.
+    """
     before = resident("VmRSS")
-    # this resets the peak, so that memory used for loading does not count
+    # resets the peak, which excludes the memory required for loading
     Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 
 
 def resident(what):
-    """Memory of this process in megabytes according to Linux: "VmRSS", now, or "VmHWM", the peak so far."""
+    """Return the memory of this process in megabytes according to Linux: "VmRSS" (current) or "VmHWM" (peak so far)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 
 
 def measure(instructions, args):
-    """Make the report of one instruction set."""
+    """Create the report for one instruction set."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
         started = {name: running.enter_context(System(name, environment)) for name in chosen_systems(args)}
@@ -358,7 +362,7 @@ def main():
     parser.add_argument("--output", type=Path, default=generate_table.RESULTS, help="folder of the results")
     parser.add_argument("--instructions", nargs="+", choices=list(INSTRUCTIONS), default=list(INSTRUCTIONS))
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of counted runs of each system (default: %(default)s)"
+        "--runs", type=int, default=3, help="number of measured runs of each system (default: %(default)s)"
     )
     parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
     parser.add_argument("--words", type=int, default=100, help="words per summary (default: %(default)s)")
@@ -368,14 +372,14 @@ def main():
         "--only",
         nargs="+",
         metavar="SYSTEM",
-        help=f"only these systems, by their first words; all: {', '.join(SYSTEMS)}",
+        help=f"measure only systems with these first words; all systems: {', '.join(SYSTEMS)}",
     )
-    parser.add_argument("--busy", action="store_true", help="record that other programs were using the processor")
+    parser.add_argument("--busy", action="store_true", help="record that other programs used the processor")
     parser.add_argument(
         "--processor-time", action="store_true", help="measure CPU time on one thread, for use on a busy machine"
     )
     parser.add_argument("--table", action="store_true", help="print the table of all results without measuring")
-    parser.add_argument("--docs", type=Path, help="replace the table on this page")
+    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

@@ -1,10 +1,10 @@
-"""Growth of a training step's time and memory with the length of a document, for each family of models.
+"""Measure how the time and memory of a training step grow with the document's length, for each family of models.
 
     python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measure, and print the table; 45 minutes
     python benchmarks/bench_long_documents.py --table                   print the table of earlier results
 
-A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py
-defines a step and its measurement. Each system has the sizes of its preset, which are its paper's; fairseq's
+A step uses one document of 400 to 8,192 tokens, a summary of 100 words and 50,000 known words; bench_training_step.py
+defines a step and its measurement. Each system has the sizes of its preset, which are the sizes in its paper. fairseq's
 transformer has the sizes of ``etads``.
 """
 
@@ -30,7 +30,9 @@ SYSTEMS = (
 
 
 def table(report):
-    """Make a Markdown table for each length: seconds and MiB of fairseq's transformer, and the others' ratios to it."""
+    """Format a Markdown table with a column for each length: seconds and MiB of fairseq's transformer, and ratios of
+    the other systems to these figures.
+    """
     lengths = list(report["lengths"].values())
     lines = ["| tokens | " + " | ".join(f"{int(length):,}" for length in report["lengths"]) + " |"]
     lines.append("|---|" + "---|" * len(lengths))
@@ -51,10 +53,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of counted steps of each system (default: %(default)s)"
+        "--runs", type=int, default=3, help="number of measured steps of each system (default: %(default)s)"
     )
     parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
-    parser.add_argument("--docs", type=Path, help="replace the table on this page")
+    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
     args = parser.parse_args()
     if not args.table:
         lengths = ",".join(map(str, LENGTHS))

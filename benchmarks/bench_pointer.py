@@ -1,13 +1,14 @@
-"""Cost of copying: a training step with and without a pointer, the vocabulary of a batch, a long dictionary.
+"""Measure the cost of copying: a training step with and without a pointer, the vocabulary of a batch, and a long
+dictionary.
 
     python benchmarks/bench_pointer.py [--output benchmarks/results/pointer.json]
     python benchmarks/bench_pointer.py --sizes quickstart --runs 25 --output benchmarks/results/pointer_quickstart.json
 
-A step is the forward and backward pass of etads with --criterion summarization_nll (label smoothing 0.1), without the
-optimiser. One in twelve of a document's words is unknown. The variants alternate in one process; the baseline is the
-same model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes. The paper's:
-10 documents of 400 tokens, summaries of 100 tokens, 50,000 known words. The quickstart's: 66 documents of 60 tokens,
-summaries of 8 tokens, 1,000 known words.
+A step consists of the forward and backward passes of etads with --criterion summarization_nll (label smoothing 0.1),
+without the optimiser. One in twelve words of a document is unknown. The variants alternate in one process. The baseline
+is the same model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes: the
+paper's size with 10 documents of 400 tokens, summaries of 100 tokens and 50,000 known words, and the quickstart's size
+with 66 documents of 60 tokens, summaries of 8 tokens and 1,000 known words.
 """
 
 import argparse
@@ -37,11 +38,11 @@ VARIANTS = {
     "soft, coverage loss": ({"pointer": "soft"}, 1.0),
     "switch": ({"pointer": "switch"}, 0.0),
 }
-"""Options of the model, and --coverage-loss."""
+"""Options of the model, including --coverage-loss."""
 
 
 class Size(NamedTuple):
-    """Documents, their tokens, the summaries' tokens, known words, and options of the model."""
+    """Numbers of documents, tokens per document, tokens per summary and known words, and options of the model."""
 
     documents: int
     source: int
@@ -71,17 +72,17 @@ def make_sample(size, tail):
     source = torch.randint(4, size.vocabulary, shape, generator=generator)
     rare = torch.randint(size.vocabulary, size.vocabulary + tail, shape, generator=generator)
     source = torch.where(torch.rand(shape, generator=generator) < 1 / 12, rare, source)
-    source[-1, size.source * 7 // 8 :] = 1  # real batches have padding, too
+    source[-1, size.source * 7 // 8 :] = 1  # real batches also contain padding
     target = torch.randint(4, size.vocabulary, (size.documents, size.target), generator=generator)
     copied = target[:, ::10].shape[1]
-    target[:, ::10] = source[:, 10 : 10 + copied]  # some words are copied
+    target[:, ::10] = source[:, 10 : 10 + copied]  # some words must be copied
     previous = target.roll(1, 1)
     net_input = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": previous}
     return {"id": torch.arange(size.documents), "net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
 def time_steps(size, runs):
-    """Seconds of each step of each variant, without the first."""
+    """Measure the seconds of each step of each variant, except the first step."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
     systems = {}
@@ -101,7 +102,7 @@ def time_steps(size, runs):
 
 
 def describe(size, seconds):
-    """Median seconds, and ratios of the medians to the two baselines."""
+    """Return the median seconds, and the ratios of the medians to the two baselines."""
     steps = {name: statistics.median(values) for name, values in seconds.items()}
     step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
     return {
@@ -121,7 +122,7 @@ def describe(size, seconds):
 
 
 def time_batch_vocab():
-    """Median seconds of making the vocabulary of the batch."""
+    """Measure the median time for collecting the vocabulary of a batch, in seconds."""
     source = make_sample(SIZES["paper"], 10000)["net_input"]["src_tokens"]
     seconds = []
     for _ in range(50):
@@ -132,7 +133,9 @@ def time_batch_vocab():
 
 
 def time_dictionary():
-    """Median seconds of loading a dictionary of 50,000 known words and a tail up to 800,000."""
+    """Measure the median time for loading a dictionary of 50,000 known words and a tail up to 800,000 words, in
+    seconds.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "dict.txt"
         lines = (f"someword{number} {max(0, SIZES['paper'].vocabulary - number)}\n" for number in range(800000))
@@ -149,7 +152,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "pointer.json")
     parser.add_argument(
-        "--runs", type=int, default=15, help="number of counted steps of each variant (default: %(default)s)"
+        "--runs", type=int, default=15, help="number of measured steps of each variant (default: %(default)s)"
     )
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="default: both")
     args = parser.parse_args()

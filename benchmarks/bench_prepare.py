@@ -1,17 +1,17 @@
-"""From story files to tokenised text: documents per second, and the cost of each tokeniser.
+"""Measure the conversion of story files to tokenised text in documents per second, and the cost of each tokeniser.
 
     python benchmarks/bench_prepare.py [--output benchmarks/results/prepare.json]
 
-Generated stories have 800 words: words with the frequencies of Zipf's law (so that rare ones keep coming), capitals,
-numbers, quotes, brackets and abbreviations. Then
+The benchmark generates stories of 800 words with frequencies according to Zipf's law (so that new rare words keep
+occurring), capitals, numbers, quotes, brackets and abbreviations. It then measures:
 
-- "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as in
-  the commands, with --jobs processes, without and with the start-up time;
-- "processor": the same in one process, in milliseconds of CPU time, which hardly depend on other programs;
-- "tokenisers": milliseconds per document in one process, for sentences that are already split, interleaved runs;
-- "memory": peak resident size of etads-corpus's first process for a tenth of the corpus and for all of it.
+- "pipeline": etads-corpus cnndm (files -> marked sentences) and the tokenisation of etads-prepare (-> Treebank words)
+  with --jobs processes, with and without the start-up time;
+- "processor": the same in one process, in milliseconds of CPU time, which hardly depends on other programs;
+- "tokenisers": milliseconds per document in one process for sentences that are already split, with interleaved runs;
+- "memory": peak resident size of etads-corpus's first process for a tenth of the corpus and for the whole corpus.
 
-On a busy machine the pipeline's seconds are unreliable; see "processor" and the load average.
+On a busy machine, the seconds of the pipeline are unreliable; use "processor" and the load average instead.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def timed(function, *arguments):
 
 
 def read(folder, out, jobs):
-    """Run the command etads-corpus; returns the largest memory of any of its processes, in MB."""
+    """Run the command etads-corpus and return the largest memory of any of its processes, in MB."""
     command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
     watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
@@ -113,7 +113,7 @@ def tokenise(text, out, jobs):
 
 
 def processor_time(folder, count):
-    """Measure milliseconds of CPU time per document in this process; other programs hardly affect it."""
+    """Measure the CPU time per document in this process, in milliseconds. Other programs hardly affect this time."""
     arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
     started = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -121,12 +121,12 @@ def processor_time(folder, count):
     read_seconds = time.process_time() - started
     tokenise(folder / "one", folder / "one-tokens", 1)
     both = time.process_time() - started
-    total = count + 200  # the sum includes valid and test
+    total = count + 200  # includes valid and test
     return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
 
 
 def tokenisers(documents, runs):
-    """Milliseconds per document: medians of interleaved runs; "first" is the first run, with empty caches."""
+    """Measure milliseconds per document as medians of interleaved runs. "first" is the first run, with empty caches."""
     treebank, moses = TreebankWords(), MosesWords()
     forms = {
         "ptb (nltk's rules, remembered)": treebank.encode,

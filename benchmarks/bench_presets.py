@@ -1,17 +1,19 @@
-"""Speed of the presets as in Tian et al. 2020, Table 2: hours per epoch of Gigaword, and summaries per second.
+"""Measure the speed of the presets as in Tian et al. 2020, Table 2: hours per epoch of Gigaword and summaries per
+second.
 
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
     python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
 
-Batches have 64 articles of 31 words with titles of 8, Gigaword's average lengths. One dictionary has 68,885 words, as
-in Rush et al. and Nallapati et al. for titles. Each preset has its own sizes (except BART's, which are not trained on
-titles). An epoch has 3,803,957 pairs. A step is fairseq-train's work for a batch: fairseq's ``Trainer`` with forward,
-loss, backward, clipping, Adam and logging. If a preset has the large-vocabulary trick, it is used in both columns.
-Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are random: the cost of a step does not
-depend on them. For systems with a further training method (entailment pairs, rewards), this is training by likelihood.
+Batches contain 64 articles of 31 words with titles of 8 words, the average lengths in Gigaword. The single dictionary
+contains 68,885 words, as in Rush et al. and Nallapati et al. for titles. Each preset uses its own sizes (BART's presets
+are omitted, because they are not trained on titles). An epoch has 3,803,957 pairs. A step is the work of fairseq-train
+for one batch: fairseq's ``Trainer`` with forward pass, loss, backward pass, clipping, Adam and logging. If a preset
+includes the large-vocabulary trick, the trick is used for both columns. Summaries contain exactly 8 words and are
+generated with a beam of 5, 64 documents at a time. Weights are random, because they do not affect the time of a step.
+For systems with further training methods (entailment pairs, rewards), training by likelihood is measured.
 
-Times are the CPU seconds of this process on one thread, which other processes disturb less than wall-clock time. They
-are medians of steps in which some presets (--together) alternate.
+Times are CPU seconds of this process on one thread, which other processes disturb less than wall-clock time. They are
+medians of steps; the steps of --together presets alternate.
 """
 
 import argparse
@@ -44,7 +46,7 @@ COMMAND = [
 
 
 class System:
-    """A preset with fairseq's Trainer, and the search."""
+    """Preset with fairseq's Trainer and the search."""
 
     def __init__(self, arch, args):
         dictionary = numbered_dictionary(args.vocabulary - 1)
@@ -73,7 +75,9 @@ class System:
 
 
 def seconds(archs, args):
-    """Median CPU seconds of each preset's training step and search for a batch; the presets alternate."""
+    """Measure the median CPU seconds of a training step and of a search for a batch with each preset. The presets
+    alternate.
+    """
     systems = {arch: System(arch, args) for arch in archs}
     found = {arch: ([], []) for arch in archs}
     for run in range(args.runs + 1):
@@ -81,13 +85,13 @@ def seconds(archs, args):
             for action, times in zip((system.train, system.summarise), found[arch]):
                 started = time.process_time()
                 action()
-                if run:  # the first run also creates the optimiser's states and the packed weights
+                if run:  # the first run also creates the states of the optimiser and the packed weights
                     times.append(time.process_time() - started)
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 
 
 def measure(args):
-    """Make the report, as JSON types; rows of other presets in --output are kept."""
+    """Create the report as JSON types, including the rows of other presets in --output."""
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():
@@ -107,7 +111,7 @@ def measure(args):
 
 
 def table(report):
-    """Markdown, the fastest training first."""
+    """Format a Markdown table, starting with the fastest training."""
     lines = ["| preset | hours of an epoch | summaries a second |", "|---|---|---|"]
     for arch, row in sorted(report["presets"].items(), key=lambda item: item[1]["hours of an epoch"]):
         lines.append(f"| `{arch}` | {row['hours of an epoch']:,.1f} | {row['summaries a second']:.1f} |")
@@ -125,10 +129,10 @@ def main():
         help="presets to measure (default: all except BART's)",
     )
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of counted steps and searches (default: %(default)s)"
+        "--runs", type=int, default=3, help="number of measured steps and searches (default: %(default)s)"
     )
     parser.add_argument(
-        "--together", type=int, default=3, help="number of presets measured in turn (default: %(default)s)"
+        "--together", type=int, default=3, help="number of presets that alternate (default: %(default)s)"
     )
     parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
     parser.add_argument("--documents", type=int, default=64, help="documents per batch (default: %(default)s)")
@@ -136,7 +140,7 @@ def main():
     parser.add_argument("--title", type=int, default=8, help="words per title (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--table", action="store_true", help="print the table of --output without measuring")
-    parser.add_argument("--docs", type=Path, help="with --table, also write the table to this page")
+    parser.add_argument("--docs", type=Path, help="page to which --table also writes the table")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

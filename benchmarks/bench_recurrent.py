@@ -1,10 +1,12 @@
-"""Savings of the large-vocabulary trick: a training step of words_lvt5k with V words, and with the full softmax.
+"""Measure the savings of the large-vocabulary trick: a training step of words_lvt5k with V words and with the full
+softmax.
 
     python benchmarks/bench_recurrent.py [--output benchmarks/results/recurrent.json]
 
-A step is a complete training step: forward and backward pass with --criterion summarization_nll, the gradient's norm
-and clipping, and the optimiser, on batches of 50 documents of up to 35 words with summaries of up to 10 (Gigaword's
-lengths), with words drawn by Zipf's law. The variants alternate in one process, each step with another batch:
+A complete training step consists of the forward and backward passes with --criterion summarization_nll, the norm and
+clipping of the gradient, and the optimiser. Batches contain 50 documents of up to 35 words with summaries of up to 10
+words (the lengths in Gigaword), drawn according to Zipf's law. The variants alternate in one process, and each step
+uses another batch:
 
 - words_lvt5k with 20,000 and with 400,000 words, with --optimizer lazy_adadelta;
 - the same with 400,000 words and the full softmax (gru_seq2seq), with fairseq's --optimizer adadelta;
@@ -33,7 +35,9 @@ OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_dec
 
 
 def make_sample(vocabulary, generator):
-    """Make a batch. The most frequent word has the first id, and half of a summary's words are from its document."""
+    """Create a batch. The most frequent word has the first id, and half of the words in a summary come from its
+    document.
+    """
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)
@@ -49,7 +53,7 @@ def make_sample(vocabulary, generator):
 
 
 class System:
-    """A model and its optimiser."""
+    """Model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
         dictionary = numbered_dictionary(vocabulary)
@@ -63,7 +67,7 @@ class System:
         self.generator = torch.Generator().manual_seed(0)
 
     def step(self):
-        """Run one step; returns its seconds."""
+        """Run one step and return its time in seconds."""
         sample = make_sample(self.vocabulary, self.generator)
         started = time.perf_counter()
         self.optimizer.zero_grad()
@@ -79,7 +83,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "recurrent.json")
     parser.add_argument(
-        "--runs", type=int, default=7, help="number of counted steps of each variant (default: %(default)s)"
+        "--runs", type=int, default=7, help="number of measured steps of each variant (default: %(default)s)"
     )
     parser.add_argument("--small", type=int, default=20000, help="size of the short dictionary (default: %(default)s)")
     parser.add_argument("--large", type=int, default=400000, help="size of the long dictionary (default: %(default)s)")
@@ -95,7 +99,7 @@ def main():
     for run in range(args.runs + 1):
         for name, system in systems.items():
             taken = system.step()
-            if run:  # the first step creates the optimiser's states
+            if run:  # the first step creates the states of the optimiser
                 seconds[name].append(taken)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     small, large, full, plain = medians.values()

@@ -1,14 +1,14 @@
-"""A step of training with rewards against a step of training by likelihood, on real batches.
+"""Compare a step of training with rewards with a step of training by likelihood on real batches.
 
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both use the model and the options of the checkpoint, which was trained by likelihood, because an untrained model writes
-the longest possible summaries. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is the work of
-fairseq's ``Trainer`` for a batch. Times are the CPU seconds of this process, which other processes disturb less than
-wall-clock time. The two steps alternate on the same batches, and the ratio compares the two steps of one batch.
+Both steps use the model and the options of a checkpoint that was trained by likelihood, because an untrained model
+writes summaries of maximum length. scripts/reproduce/debian_rewards.sh creates the checkpoint and the data. A step is
+the work of fairseq's ``Trainer`` for a batch. Times are CPU seconds of this process, which other processes disturb less
+than wall-clock time. The two steps alternate on the same batches, and each ratio compares the two steps for one batch.
 
---profile adds the seconds of the parts of the step with rewards, on one thread.
+With --profile, the script also measures the parts of the step with rewards, in seconds on one thread.
 """
 
 import argparse
@@ -34,11 +34,11 @@ PARTS = {
     "gains": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
-"""Names in the report of the criterion's methods."""
+"""Methods of the criterion -> names in the report."""
 
 
 def trainer(step, args):
-    """Make fairseq's Trainer for one kind of step, and its task."""
+    """Create fairseq's Trainer for one kind of step, and its task."""
     torch.manual_seed(1)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
     cfg = copy.deepcopy(state["cfg"])
@@ -60,7 +60,7 @@ def trainer(step, args):
 
 
 def batches(training, args):
-    """Load ``--runs`` + 1 batches of the training data; the first one is for warming up."""
+    """Load ``--runs`` + 1 batches of the training data. The first batch is for the warm-up."""
     training.task.load_dataset("train")
     iterator = training.task.get_batch_iterator(
         training.task.dataset("train"), max_tokens=args.tokens, max_positions=training.model.max_positions(), seed=1
@@ -74,7 +74,7 @@ def batches(training, args):
 
 
 def seconds(trainings, samples):
-    """Measure CPU seconds per batch for each kind of step, without the first batch; the kinds alternate."""
+    """Measure CPU seconds per batch for each kind of step, without the first batch. The kinds alternate."""
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
         for step, training in trainings.items():
@@ -99,7 +99,7 @@ def measure(threads, trainings, samples):
 
 
 def profile(training, samples):
-    """Measure CPU seconds of the parts of a step with rewards on one thread: medians without the first batch."""
+    """Measure the parts of a step with rewards on one thread, as median CPU seconds without the first batch."""
     torch.set_num_threads(1)
     now = {}
 
@@ -130,17 +130,17 @@ def profile(training, samples):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder made by fairseq-preprocess")
+    parser.add_argument("--data", type=Path, required=True, help="output folder of fairseq-preprocess")
     parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a model trained by likelihood")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=12, help="number of counted batches (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=12, help="number of measured batches (default: %(default)s)")
     parser.add_argument(
-        "--longest", type=int, default=30, help="maximum number of tokens of a summary (default: %(default)s)"
+        "--longest", type=int, default=30, help="maximum number of tokens per summary (default: %(default)s)"
     )
     parser.add_argument("--samples", type=int, default=1, help="samples per document (default: %(default)s)")
-    parser.add_argument("--baseline", default="greedy", help="--rl-baseline (default: %(default)s)")
+    parser.add_argument("--baseline", default="greedy", help="value of --rl-baseline (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="also measure the parts of a step")
     args = parser.parse_args()
     warnings.simplefilter("ignore")

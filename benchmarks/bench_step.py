@@ -1,14 +1,13 @@
-"""Time of a step of the search, by part of the model.
+"""Measure the time of a search step for each part of the model.
 
     python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
     python benchmarks/bench_step.py --table                      print the table of earlier results
 
-Sizes and systems are the same as in bench_generate.py. Summaries of 10 and of 50 words are searched. The time of a step
-is the difference of their times divided by 40, so that the encoder and other work per document do not count. Each part
-is timed
-at its call: products with weights, the rest of attention (products with keys and values, softmax, gate), the rest of
-the decoder (norms, sums, word vectors), and everything outside it (log-softmax, the pointer's mixture, the choice of
-hypotheses).
+Sizes and systems are the same as in bench_generate.py. The script searches for summaries of 10 and of 50 words. The
+time of a step is the difference between the two times, divided by 40, which excludes the encoder and other work per
+document. The calls of each part are measured: products with weights, the rest of attention (products with keys and
+values, softmax, gate), the rest of the decoder (norms, sums, word vectors), and the rest of the search (log-softmax,
+the pointer's mixture, the choice of hypotheses).
 """
 
 import argparse
@@ -44,7 +43,7 @@ PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
 class PartClock:
-    """Times of the parts of a decoder, each without its own parts.
+    """Clock for the parts of a decoder, which excludes the time of nested parts.
 
     Attributes:
         seconds: total time of each part so far.
@@ -56,7 +55,7 @@ class PartClock:
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words
-        # A shortlist's projection is made for each batch.
+        # The projection of a shortlist is created for each batch.
         output.of_words = lambda words: self._time(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
@@ -83,7 +82,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """Measure the median milliseconds of a step for each number of documents and each part."""
+    """Measure the median milliseconds per step for each number of documents and each part."""
     dictionary = bench_generate.numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -110,7 +109,9 @@ def parts_of_a_step(system, args):
 
 
 def table(report):
-    """Markdown: milliseconds of a step and of its parts, for each instruction set, format and number of documents."""
+    """Format a Markdown table: milliseconds of a step and its parts for each instruction set, format and number of
+    documents.
+    """
     lines = ["| instructions | format | documents | a step, ms | " + " | ".join(PARTS) + " |", "|---|---|" + "--:|" * 7]
     names = {"native": report["machine"]["has"], "avx2": "AVX2 only"}
     for used, systems in report["steps"].items():
@@ -133,7 +134,7 @@ def main():
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
-    parser.add_argument("--docs", type=Path, help="replace the table on this page")
+    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY

@@ -1,11 +1,11 @@
-"""Cost of ``--early-stopping admissible`` compared with ``fairseq``, in steps and hypotheses, on a trained model.
+"""Compare ``--early-stopping admissible`` with ``fairseq`` in steps and hypotheses of a trained model.
 
     python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
 
-``scripts/quickstart.sh --steps 600`` trains the model in DIR, unless there is one; this takes some minutes. It
-summarises the first documents of the test split under each length penalty and each rule. The report has the decoder's
-steps and extended hypotheses per document, the numbers of documents with a better or worse best score than with
-fairseq's rule, and the CPU seconds. Steps and hypotheses depend on the model, but hardly on the machine.
+``scripts/quickstart.sh --steps 600`` trains the model in DIR, unless it already exists; this takes some minutes. The
+model summarises the first documents of the test split with each length penalty and each rule. The report contains the
+decoder's steps and extended hypotheses per document, the numbers of documents with a better or worse best score than
+with fairseq's rule, and the CPU seconds. Steps and hypotheses depend on the model, but hardly on the machine.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Folder of the data and path of a checkpoint; quickstart.sh makes them if they do not exist."""
+    """Return the data folder and the path of a checkpoint, which quickstart.sh creates if necessary."""
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():
         limits = ["--steps", str(steps), "--minutes", "60"]
@@ -58,9 +58,9 @@ def batches(data, checkpoint, documents):
 
 
 def measure(model, dictionary, samples, **options):
-    """Best scores by document, and the work done for them."""
+    """Return the best score of each document, and the work required for the search."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
-    generator.generate(None, samples[0])  # this first search packs the weights
+    generator.generate(None, samples[0])  # the first search packs the weights
     steps = hypotheses = 0
     plain = Ensemble.step
 

@@ -1,14 +1,15 @@
-"""Decoding with a trained model and realistic lengths: speed, ROUGE and stopping rule, for each dtype.
+"""Measure decoding with a trained model and realistic lengths: speed and ROUGE for each dtype and stopping rule.
 
     python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
     python benchmarks/bench_trained.py --run RUN --data PREPARED/bin --shortlist FILE --output FILE
 
-The model comes from ``scripts/quickstart.sh``, which trains it in DIR unless there is one, or from a RUN of
-scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (beam 5, 4 to 30
-tokens, no repeated bigram) in each dtype, over all words or a shortlist, with fairseq's stopping rule or the admissible
-one. The systems alternate on each batch of 10 documents; documents per second come from the sum of the batches' median
-times. The report also has tokens per summary, ROUGE F1 of the words, and the number of summaries that differ from
-float32 over all words by the same rule. For other scores and lengths see bench_stopping.py.
+The model is trained in DIR by ``scripts/quickstart.sh``, unless it already exists, or comes from a RUN of
+scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (a beam of 5, 4 to
+30 tokens, no repeated bigrams) in each dtype, over all words or a shortlist, with fairseq's stopping rule or the
+admissible rule. The systems alternate on each batch of 10 documents. The documents per second are computed from the sum
+of the batches' median times. The report also contains the tokens per summary, ROUGE F1 of the words, and the number of
+summaries that differ from float32 over all words with the same rule. For other scores and lengths, see
+bench_stopping.py.
 """
 
 import argparse
@@ -31,7 +32,7 @@ OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size"
 
 
 def words(dictionary, tokens):
-    """Words of a summary (T,), without end symbol and padding."""
+    """Return the words of a summary (T,), without the end symbol and padding."""
     specials = {dictionary.pad(), dictionary.eos()}
     return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
 
@@ -47,8 +48,8 @@ def main():
         "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure; fp32 must be among them"
     )
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
-    parser.add_argument("--run", type=Path, help="run of scripts/train.sh to measure (default: the quickstart's)")
-    parser.add_argument("--data", type=Path, help="data for --run: the bin folder of prepared data")
+    parser.add_argument("--run", type=Path, help="run of scripts/train.sh to measure (default: the quickstart's run)")
+    parser.add_argument("--data", type=Path, help="bin folder of the prepared data for --run")
     parser.add_argument(
         "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is also measured with it"
     )
@@ -78,7 +79,7 @@ def main():
     seconds = dict.fromkeys(generators, 0.0)
     summaries = {system: [] for system in generators}
     for generator in generators.values():
-        generator.generate(None, samples[0])  # this first search packs the weights
+        generator.generate(None, samples[0])  # the first search packs the weights
     for sample in samples:
         took, found = {system: [] for system in generators}, {}
         for _ in range(args.runs):

@@ -1,15 +1,15 @@
-"""A training step and its memory at the paper's sizes: fairseq's own transformer, and the ETADS systems.
+"""Measure the time and memory of a training step at the paper's sizes for fairseq's transformer and the ETADS systems.
 
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
     python benchmarks/bench_training_step.py --tiny --lengths 400 --runs 3 --output /tmp/try.json    (a minute)
 
-A step is fairseq-train's work for a batch: fairseq's ``Trainer`` with forward, loss, backward, the clipping of the
-gradient norm, Adam and the logging. fairseq's transformer is trained as in fairseq-train, by the task ``translation``
-and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of etads_basic. Each system
-has its own process: in a shared one, fairseq's step with one document of 400 tokens took 1.77 instead of 1.33 s after
-another system, which had fragmented the memory. Times are CPU seconds, which other processes disturb less than
-wall-clock time: medians of steps in which the systems alternate, and ratios of the medians to fairseq's. Peak
-memory is the largest resident set of the process.
+A step is the work of fairseq-train for one batch: fairseq's ``Trainer`` with forward pass, loss, backward pass,
+clipping of the gradient norm, Adam and logging. fairseq's transformer is trained as in fairseq-train, with the task
+``translation`` and the criterion ``cross_entropy``. It has the sizes, the dropout and the shared embeddings of
+etads_basic. Each system runs in a separate process. In a shared process, fairseq's step with one document of 400 tokens
+took 1.77 instead of 1.33 s after another system, which had fragmented the memory. Times are CPU seconds, which other
+processes disturb less than wall-clock time. The report contains medians of steps in which the systems alternate, and
+their ratios to fairseq's medians. Peak memory is the largest resident set of the process.
 """
 
 import argparse
@@ -54,7 +54,7 @@ COMMON = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
     *("--dropout", "0.2", "--max-tokens", "4096", "--cpu", "--max-update", "1000"),
 ]
-OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have their papers' sizes
+OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have the sizes in their papers
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
@@ -71,7 +71,7 @@ def build(system, vocabulary):
 
 
 def trainer(system, length, summary, args):
-    """Make fairseq's Trainer for one system, as in fairseq-train."""
+    """Create fairseq's Trainer for one system as in fairseq-train."""
     ours = system != "transformer"
     arch, *more = system.split(" ")
     command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *COMMON]
@@ -81,7 +81,7 @@ def trainer(system, length, summary, args):
         command += ["--max-source-positions", str(length + 1), "--max-target-positions", str(summary + 1)]
     command += args.option
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
-    command += more  # these options come last, so that a system can override the optimiser
+    command += more  # the options come last, so that a system can override the optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
     dictionary = numbered_dictionary(args.vocabulary)
@@ -92,7 +92,7 @@ def trainer(system, length, summary, args):
 
 
 def batch(documents, length, summary, vocabulary):
-    """Make a batch as data sets do; the last document is an eighth shorter, so that there is padding to mask."""
+    """Create a batch as data sets do. The last document is an eighth shorter, so that there is padding to mask."""
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, vocabulary, (documents, length), generator=generator)
     source[:, -1] = 2
@@ -118,15 +118,16 @@ def documents_of(length, args):
 
 
 def most_resident():
-    """Largest resident set of this process so far, in KiB. (getrusage includes the parent process.)"""
+    """Return the largest resident set of this process so far, in KiB. (getrusage would include the parent process.)"""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0])
 
 
 def train_when_asked(system, length, args):
-    """Train one system, one step for each line of standard input.
+    """Train one system, with one step per line of standard input.
 
-    Answers with the CPU seconds of the step, and in MiB the peak memory so far and the memory before the first step.
+    The answer contains the CPU seconds of the step and, in MiB, the peak memory so far and the memory before the first
+    step.
     """
     training = trainer(system, length, args.summary, args)
     before = most_resident() / 1024
@@ -139,7 +140,7 @@ def train_when_asked(system, length, args):
 
 
 def groups(systems, at_once):
-    """Split the systems into groups of ``size``, each beginning with the first system."""
+    """Divide the systems into groups of ``size`` that all begin with the first system."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
@@ -181,21 +182,23 @@ def main(arguments=None):
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=list(LENGTHS))
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--tokens", type=int, default=4096, help="source tokens per batch (default: %(default)s)")
-    parser.add_argument("--documents", type=int, help="documents per batch (default: as many as --tokens allows)")
+    parser.add_argument("--documents", type=int, help="documents per batch (default: as allowed by --tokens)")
     parser.add_argument("--summary", type=int, default=100, help="words per summary (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=5, help="number of counted steps of each system (default: %(default)s)"
+        "--runs", type=int, default=5, help="number of measured steps of each system (default: %(default)s)"
     )
     parser.add_argument(
         "--at-once",
         type=int,
         default=3,
-        help="number of systems measured in turn, including the first one (default: 3)",
+        help="number of systems that alternate, including the first system (default: 3)",
     )
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--threads", type=int, default=1, help="torch's threads (default: 1)")
     parser.add_argument("--tiny", action="store_true", help="use the quickstart's sizes: 2+2 layers, width 128")
-    parser.add_argument("--option", action="append", default=[], help="extra argument for every fairseq-train command")
+    parser.add_argument(
+        "--option", action="append", default=[], help="additional argument for every fairseq-train command"
+    )
     parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.at_once < 2:
@@ -214,7 +217,7 @@ def main(arguments=None):
     args.output.parent.mkdir(parents=True, exist_ok=True)
     for length in args.lengths:
         report["lengths"][str(length)] = measure(length, args, arguments)
-        # Saved after each length, because long documents take long.
+        # The report is saved after each length, because long documents take a long time.
         write_record(args.output, report, args)
 
 

@@ -1,4 +1,4 @@
-"""Make one table of bench_generate.py's results on several processors."""
+"""Create one table of bench_generate.py's results on several processors."""
 
 import json
 import re
@@ -6,11 +6,11 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "generate"
 BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end of the table -->"
-"""Comments around the table in docs/experiments.md."""
+"""Comments before and after the table in docs/experiments.md."""
 
 
 def heading(report):
-    """Name the processor and the instructions that were used."""
+    """Return the name of the processor and the instructions that were used."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
     return f"{machine['cpu']} ({used})"
@@ -28,8 +28,8 @@ def reports(folder=RESULTS):
 
 
 def table(found):
-    """Make a Markdown table with one row per system; for each report, its speeds with their ratios to fairseq, and
-    its memory.
+    """Format a Markdown table with one row per system. For each report, it shows the speeds, their ratios to fairseq,
+    and the memory.
     """
     if not found:
         return "(nothing measured yet)"
@@ -64,7 +64,7 @@ def _with_ratio(speed, name):
 
 
 def write(new_table, page, begin=BEGIN):
-    """Replace the table in a page, between ``begin`` and END."""
+    """Replace the table between ``begin`` and END on a page."""
     before, _, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not end:
@@ -73,7 +73,7 @@ def write(new_table, page, begin=BEGIN):
 
 
 def show(new_table, page=None, begin=BEGIN):
-    """Print the table and, if a page is given, :func:`write` it there."""
+    """Print the table and, if a page is given, :func:`write` it to the page."""
     print(new_table)
     if page:
         write(new_table, page, begin)

@@ -1,4 +1,4 @@
-"""Describe a benchmark's machine for its results."""
+"""Describe the machine of a benchmark for its results."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "am
 
 
 def _cpuinfo():
-    """Linux's information about the first processor; empty on other systems."""
+    """Return Linux's information about the first processor; empty on other systems."""
     path = Path("/proc/cpuinfo")
     text = path.read_text().split("\n\n")[0] if path.exists() else ""
     lines = [line.partition(":") for line in text.splitlines()]
@@ -18,13 +18,15 @@ def _cpuinfo():
 
 
 def machine():
-    """The processor's name, its cores, the threads that torch uses, and torch's version."""
+    """Return the name of the processor, the number of its cores, the number of torch's threads, and the version of
+    torch.
+    """
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def processor():
-    """The family of an x86 processor, and its instruction sets that matter for matrix products."""
+    """Return the family of an x86 processor, and its instruction sets that are relevant to matrix products."""
     values = _cpuinfo()
     flags = values.get("flags", "").split()
     found = [name for flag, name in FLAGS.items() if flag in flags]

@@ -1,4 +1,4 @@
-"""Run the systems that a benchmark compares in separate processes, so that they do not disturb each other."""
+"""Run the systems of a benchmark in separate processes, so that they do not disturb each other."""
 
 import json
 import subprocess
@@ -6,10 +6,10 @@ import sys
 
 
 class Peer:
-    """A Python script in another process that answers each line of JSON with a line of JSON.
+    """Python script in another process that answers each line of JSON with a line of JSON.
 
     Args:
-        script, *arguments: the script for Python, and its arguments.
+        script, *arguments: Python script and its arguments.
         options: options of ``subprocess.Popen``.
     """
 
@@ -25,7 +25,7 @@ class Peer:
         return json.loads(line)
 
     def ask(self, question):
-        """Ask the script, and return its answer."""
+        """Send a request to the script and return its answer."""
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         return self.told()

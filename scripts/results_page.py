@@ -84,47 +84,49 @@ CLAIMS = (
 HEAD = """\
 # Results
 
-Do the papers' mechanisms do what the papers say? The papers' corpora cannot be redistributed, so the question is put to
-two that anybody can have: synopses of Debian packages (56,070 training pairs, headlines as Gigaword's) and backgrounds
-of SumPubMed's articles (26,284 pairs, of CNN/Daily Mail's shape), with models small enough for two cores.
+This page examines whether the papers' mechanisms have the effects that the papers claim. The papers' corpora cannot be
+redistributed, so the models are trained on two freely available corpora: synopses of Debian packages (56,070 training
+pairs, similar to Gigaword's headlines) and backgrounds of SumPubMed's articles (26,284 pairs, similar in shape to
+CNN/Daily Mail). The models are small enough for two cores.
 
-`scripts/results_page.py` writes this page from the records in the repository's `results/`, one for each training, with
-the command, the seed, the commit at which it was recorded, and the scores of every test document. Measurements of
-single questions are in [experiments.md](experiments.md).
+`scripts/results_page.py` creates this page from the records in `results/`. There is one record for each training, with
+the command, the seed, the commit at which it was recorded, and the scores of every test document.
+[experiments.md](experiments.md) reports measurements of single questions.
 
     scripts/reproduce/evidence.sh --corpus debian --data data/debian
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     python scripts/results_page.py
 
-The recipe's `--help` describes each system. All have the same data, number of steps and decoding, and compared systems
-differ in one respect, with two exceptions: `es` and `gated_es` untie three tables of word vectors and so have 60 % more
-weights than `plain`; the `layers_*` systems keep saliency-selection, which Table 6 of ETADS omits. No learning rate was
-tuned, and decoding was chosen on validation pairs of `etads`. The lengths of `lead-12-words`, `textrank-14-words` and
-`lexrank-14-words` were chosen on the validation pairs, too (`results/extracts.json`); SumPubMed's `lead-3` is the usual
-one, and no other was tried.
+The recipe's `--help` describes each system. All systems use the same data, number of steps and decoding, and compared
+systems differ in only one respect, with two exceptions. `es` and `gated_es` untie three tables of word vectors and
+therefore have 60 % more weights than `plain`. The `layers_*` systems keep saliency-selection, which Table 6 of ETADS
+omits. No learning rate was tuned, and the decoding options were chosen on the validation pairs for `etads`. The lengths
+of `lead-12-words`, `textrank-14-words` and `lexrank-14-words` were also chosen on the validation pairs
+(`results/extracts.json`). For SumPubMed, only the usual `lead-3` was tried.
 """
 
 HOW = """\
 ## What the papers claim
 
-Each row is the difference of two systems on the same test documents, first minus second. *mean* is the mean of ROUGE-1,
-2 and L (F1); the last column is the log-likelihood of the references per word, which varies less and says nothing about
-the search. It is empty if the two systems have different vocabularies.
+Each row shows the difference between two systems on the same test documents, first minus second. *mean* is the mean of
+ROUGE-1, 2 and L (F1). The last column is the log-likelihood of the references per word, which varies less and does not
+depend on the search. It is empty if the two systems use different vocabularies.
 
-- **The test.** Trainings differ by chance, so a comparison counts only with at least three seeds on each side. The test
-  combines two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
-  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`)
-  shows how often it errs: {simulated}.
-- **Documents.** Debian's 2,000 test pairs are 979 families of packages of one source or with a text in common; whole
-  families are resampled. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
-  limits and other choices were made, are excluded here. SumPubMed's 563 pairs were used in earlier measurements.
-- **Many claims.** *p (Holm)* is corrected for the number of claims of the same paper (Holm 1979). A claim *holds* or is
-  *contradicted* only if it is below {level}; otherwise it is *undecided*.
-- **Published sizes.** If a paper gives the size of its gain, *published size excluded* means that this size lies above
-  the interval found here: at this scale, there is no effect of this size.
+- **The test.** Trainings differ by chance, so a comparison requires at least three seeds on each side. The test
+  combines a paired bootstrap over the documents with Student's t on the means of the seeds (`compare_trainings` in
+  `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`) shows how often the test
+  errs: {simulated}.
+- **Documents.** Debian's 2,000 test pairs belong to 979 families of packages with the same source or a common text, and
+  whole families are resampled. The {seen} pairs that are also validation or test pairs of the sample corpus are
+  excluded here, because length limits and other options were chosen on the sample. SumPubMed's 563 pairs were used in
+  earlier measurements.
+- **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979). A claim *holds* or is
+  *contradicted* only if this p-value is below {level}; otherwise it is *undecided*.
+- **Published sizes.** If a paper reports the size of its gain, *published size excluded* means that this size lies
+  above the interval measured here: at this scale, there is no effect of this size.
 
-The models have two million weights and see between 0.8 and 2.5 epochs of these corpora. The verdicts do not apply to
-the papers' sizes after 200,000 steps on CNN/Daily Mail.
+The models have two million weights and are trained for between 0.8 and 2.5 epochs on these corpora. The verdicts do not
+apply to the papers' sizes after 200,000 steps on CNN/Daily Mail.
 """
 
 FOREST = (
@@ -135,41 +137,44 @@ FOREST = (
 SINGLE = """
 ## Single trainings: no verdicts
 
-These comparisons have a single training on at least one side, and the intervals reflect only the documents. By such an
-interval, two seeds of one system differ "significantly" in a quarter to a third of all cases, so this table decides
-nothing.
+These comparisons include a single training on at least one side, and the intervals reflect only the documents. With
+such intervals, two seeds of the same system differ "significantly" in a quarter to a third of all cases. This table
+therefore supports no verdicts.
 """
 
 
 ALL_CLAIMS = """
 ## All claims of the four papers
 
-Published sizes are differences of the mean of ROUGE-1, 2 and L, where the paper gives figures; *where* is its table or
-section. A cell has the verdict, the answer from records, or what a verdict would cost: the number of seeds a side with
-which a difference of the published size is found with a probability of 80 % (`fairseq_etads/evaluation/power.py`), at
-the level of 0.05, and in brackets at this level divided by the number of the paper's claims below. The standard
-deviation of a system between seeds, pooled over the systems with three trainings, is {deviations}.
+Published sizes are differences in the mean of ROUGE-1, 2 and L, if the paper reports figures; *where* is the table or
+section of the paper. A cell contains the verdict, the answer from records, or the cost of a verdict. The cost is the
+number of seeds per side with which a difference of the published size would be found with a probability of 80 %
+(`fairseq_etads/evaluation/power.py`) at a level of 0.05. The number in brackets is for this level divided by the number
+of the paper's claims below. The standard deviation between seeds of a system, pooled over the systems with three
+trainings, is {deviations}.
 """
 
 
 STRATA = """
 ## Where mechanisms should matter
 
-The same differences in the mean of ROUGE-1, 2 and L, for parts of the test documents: thirds by the length of the
-reference, and halves by the number of its words that are not among the 8,000 known ones. Many rows are looked at and
-none is corrected, so they can only suggest what to test. Records do not have what other questions need: all models read
-60 words of a synopsis' document and 200 of an article, so there is nothing to see by the length of documents; no system
-has more than four layers, so nothing by the depth of aggregation; and `pg_coverage` has no twin without coverage.
+This table shows the same differences in the mean of ROUGE-1, 2 and L for parts of the test documents: thirds by the
+length of the reference, and halves by the number of its words that are not among the 8,000 known words. There are many
+rows and no correction, so they can only suggest what to test. The records cannot answer other questions. All models
+read 60 words of a package description or 200 words of an article, so the length of documents has no visible effect. No
+system has more than four layers, which excludes the depth of aggregation, and there is no system like `pg_coverage`
+without coverage.
 """
 SYNTHETIC = """
 ## Tasks that a mechanism is made for
 
-A mechanism that cannot solve the task that it is made for is broken or useless. `scripts/synthetic_tasks.py` trains
-models of 2+2 layers and width 64 on documents of random words: `marked`, to copy the sentence behind a marker, is made
-for the pointer; `position`, to write the words at two positions that the document names, for focus-attention;
-`salient`, to write the words that belong to a salient quarter of the vocabulary, for saliency-selection. *basic* has
-none of them; *relative* and *open* are this project's forms. Figures are per cent of the summaries' words that a greedy
-search writes at the right place, means over seeds, and a task counts as solved at {solved} % with each seed.
+A mechanism that cannot solve the task for which it is designed is broken or useless. `scripts/synthetic_tasks.py`
+trains models with 2+2 layers of width 64 on documents of random words. The task `marked`, to copy the sentence after a
+marker, is designed for the pointer. The task `position`, to write the words at two positions that the document names,
+is designed for focus-attention. The task `salient`, to write the words that belong to a salient quarter of the
+vocabulary, is designed for saliency-selection. *basic* uses none of these mechanisms; *relative* and *open* are this
+project's forms. The figures are percentages of the summaries' words that a greedy search writes at the correct
+position, averaged over seeds. A task is solved if the accuracy is at least {solved} % with each seed.
 
 {readings}.
 """
@@ -572,9 +577,9 @@ IN_TRAINING = """\
 
 ## What the mechanisms do in training
 
-The table has means over layers, heads and words of ten steps, at the start and after each fifth of the training, for
+The table shows means over layers, heads and words of ten steps, at the start and after each fifth of the training, for
 the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's gate closes and its
-focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
+focus stops following the words; [etads.md](etads.md#other-forms) describes the alternatives.
 """
 
 
@@ -595,10 +600,10 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-This table has the same figures by layer, over 200 validation pairs, before and after the training. *centre moves*: the
-difference of mu between the words of a document's last and first tenth; 0.9 if the centre follows the words, 0 if it is
-fixed. *scope*: sigma. Both are fractions of the document's length. *gate*: the share of the attention that passes, as
-the mean over heads (with minimum and maximum).
+This table shows the same figures for each layer over 200 validation pairs, before and after the training. *centre
+moves* is the difference in mu between the words of a document's last and first tenth: 0.9 if the centre follows the
+words, 0 if it is fixed. *scope* is sigma. Both are fractions of the document's length. *gate* is the share of attention
+that passes, as the mean over heads (with minimum and maximum).
 """
 
 
