@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List, Sequence
+from typing import Any, Deque, Dict, Iterator
 
 from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
@@ -63,12 +63,6 @@ def _parser() -> argparse.ArgumentParser:
         help="documents: files or folders, plain or compressed; - is standard input (default)",
     )
     add_input_format(parser)
-    add(
-        "--source-column",
-        metavar="NAME",
-        default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
-    )
     add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
     add(
         "--output-format",
@@ -214,18 +208,14 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return report.counts["failed"]
 
 
-def _files_in(names: Sequence[str]) -> List[Path]:
-    """Files in the folders among the paths."""
-    return [path for name in names if Path(name).is_dir() for path in Path(name).iterdir()]
-
-
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     """Write summaries to --output, or continue an earlier run; returns the number of documents without one."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
     output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
-    check_outputs({"--output": path}, {"FILE": [*args.files, *_files_in(args.files)]})
+    inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
+    check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
     output = ResumableLines(path, _settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
