@@ -41,7 +41,7 @@ train_debian() {
     DECODING=()  # by the summaries of training, and by the content model
     [ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
     supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --recipe base --tokens word --size "$size" --keep-case \
-        --truncate-source 150 --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
+        --truncate-source 150 --max-update "$steps" --processes 1 --cpu -- --seed "$seed" "${more[@]}"
     summarise_once "$out" "$out/summaries.txt" --cpu
     score_once "$out" "$text"
 }
@@ -50,7 +50,7 @@ train_paper() {
     DECODING=(--min-len 85 --max-len 128 --no-repeat-ngram-size 3)
     [ -n "$text" ] || { text=$out/text; supervise etads-corpus sumpubmed --data "$data" --out "$text"; }
     supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
-        --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" ${more[@]+"${more[@]}"}
+        --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" "${more[@]}"
     summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --content "$out/shortened/extractor" --cpu
     score_once "$out" "$text"
 }
@@ -89,6 +89,6 @@ CARD
 
 "train_$model"
 [ ! -d "$out/model" ] || exit 0
-etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en ${DECODING[@]+"${DECODING[@]}"}
+etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${DECODING[@]}"
 [ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
 "describe_$model" >> "$out/model/README.md"

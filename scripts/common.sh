@@ -17,6 +17,8 @@ say() {
     echo "== $*" >&2
 }
 
+[ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -ge 404 ] || die "bash $BASH_VERSION: bash 4.4 or a newer one is needed"
+
 # Ctrl-C ends a script even if the running command handles the signal in another way.
 trap 'exit 130' INT
 # If a command fails silently, the script reports it. Status 2 means that the command has printed an error; a status above 128 means
@@ -121,7 +123,7 @@ prepare_corpus() {
     done
     [ -n "$out" ] || die "--out is missing; see --help"
     # GPT-2's pieces are fixed and made from raw text, so a corpus's defaults do not apply to them, nor with --like.
-    case " ${prepare[*]-} " in
+    case " ${prepare[*]} " in
         *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
         *" --model "*) defaults=${defaults%--size *} ;;
     esac
@@ -129,13 +131,13 @@ prepare_corpus() {
     need_folder --out "$out"
     say "reading the corpus into $out/text"
     if [ "$kind" = debian ]; then
-        supervise etads-debian ${corpus[@]+"${corpus[@]}"} --out "$out/text"
+        supervise etads-debian "${corpus[@]}" --out "$out/text"
     else
-        supervise etads-corpus "$kind" ${corpus[@]+"${corpus[@]}"} ${jobs[@]+"${jobs[@]}"} --out "$out/text"
+        supervise etads-corpus "$kind" "${corpus[@]}" "${jobs[@]}" --out "$out/text"
     fi
     say "preparing $out/prepared"
     # shellcheck disable=SC2086  # words of options
-    supervise etads-prepare "$out/text" "$out/prepared" $defaults ${jobs[@]+"${jobs[@]}"} ${prepare[@]+"${prepare[@]}"}
+    supervise etads-prepare "$out/text" "$out/prepared" $defaults "${jobs[@]}" "${prepare[@]}"
 }
 
 # inference_options PREPARED: print the options that make fairseq process new text like the prepared text, one word per line.
@@ -171,7 +173,7 @@ train_once() {
     case " $* " in *" --cpu "*) hide_gpus ;; esac
     need_folder --out "$run"
     supervise python "$ROOT/scripts/train_once.py" "$run" "$prepared" --plugin "$PLUGIN" \
-        ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} \
+        ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- fairseq-train "$prepared/bin" "${plugin[@]}" \
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
         --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
 }
@@ -194,9 +196,9 @@ train_small() {
         shift
     done
     [ $# -eq 0 ] || shift
-    case " ${options[*]-} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
+    case " ${options[*]} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
     supervise "$ROOT/scripts/train.sh" --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
-        --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
+        --max-update "$steps" "${options[@]}" -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
@@ -257,8 +259,8 @@ run_system() {
         shift
     done
     "${command[@]}" --prepared "$prepared" --out "$run" "$@"
-    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" ${GENERATE[@]+"${GENERATE[@]}"}
-    score_once "$run" "$text" ${ROUGE[@]+"${ROUGE[@]}"}
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}"
+    score_once "$run" "$text" "${ROUGE[@]}"
 }
 
 # The optimiser of Nallapati et al.: Adadelta as in the code on which theirs is based, which ignores their learning rate of 0.001.

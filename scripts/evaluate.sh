@@ -42,12 +42,12 @@ done
 use_environment
 
 score() {
-    etads-rouge "$1" "$references" ${more[@]+"${more[@]}"}
+    etads-rouge "$1" "$references" "${more[@]}"
     echo
 }
 # write_leads FILE: write the first words of each document, chosen as etads-analyse --lead-words does.
 write_leads() {
-    python - "$documents" "$lead" "$1" ${more[@]+"${more[@]}"} <<'PYTHON'
+    python - "$documents" "$lead" "$1" "${more[@]}" <<'PYTHON'
 import argparse, pathlib, sys
 from fairseq_etads.evaluation.analysis import lead_words
 from fairseq_etads.commands.scoring_options import add_scoring_options
@@ -69,7 +69,7 @@ if [ -n "$documents" ]; then
 fi
 if [ -n "$compare" ]; then
     for file in "${summaries[@]:1}"; do
-        etads-compare "${summaries[0]}" "$file" "$references" ${more[@]+"${more[@]}"}
+        etads-compare "${summaries[0]}" "$file" "$references" "${more[@]}"
         echo
     done
 fi
@@ -78,7 +78,7 @@ if [ -n "$analyse" ]; then
     # The first "=" ends a name, so names cannot contain "=".
     for file in "${summaries[@]}"; do systems+=(--system "${file//=/:}=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
-        ${more[@]+"${more[@]}"}
+        "${more[@]}"
     echo
 fi
 [ "$show" -gt 0 ] || exit 0

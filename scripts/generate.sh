@@ -85,7 +85,7 @@ use_recipe() {
         case $option in
             --min-len) [ -z "$min_len" ] && { [ -z "$max_len" ] || [ "$value" -le "$max_len" ]; } || continue; min_len=$value ;;
             --max-len) [ -z "$max_len" ] && { [ -z "$min_len" ] || [ "$value" -ge "$min_len" ]; } || continue; max_len=$value ;;
-            *) case " ${more[*]-} " in *" $option "*) continue ;; esac; more+=("$option" "$value") ;;
+            *) case " ${more[*]} " in *" $option "*) continue ;; esac; more+=("$option" "$value") ;;
         esac
         taken+=("$option" "$value")
     done <<< "$words"
@@ -136,23 +136,23 @@ elif [ -n "$content" ]; then
     case $output in - | *.jsonl) die "--content $content: needs a text file as --output, not $output" ;; esac
     [ -f "$content/probabilities.sentences.$subset" ] ||
         die "--content $content: it has no probabilities.sentences.$subset; etads-select makes it"
-    case " ${more[*]-} " in *" --diverse-beam-groups "* | *" --sampling "*) ;; *)
+    case " ${more[*]} " in *" --diverse-beam-groups "* | *" --sampling "*) ;; *)
         [ $((beam % 4)) -eq 0 ] || die "--beam $beam: with --content choose a multiple of 4, the number of groups"
         more+=(--diverse-beam-groups 4) ;;
     esac
-    case " ${more[*]-} " in *" --nbest "*) ;; *) more+=(--nbest "$beam") ;; esac
+    case " ${more[*]} " in *" --nbest "*) ;; *) more+=(--nbest "$beam") ;; esac
 fi
-case " ${more[*]-} " in *" --cpu "*) hide_gpus ;; esac
+case " ${more[*]} " in *" --cpu "*) hide_gpus ;; esac
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would join the processes, too
 if [ -n "$shard" ]; then
     [[ $shard =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] && [ "${shard%/*}" -le "${shard#*/}" ] ||
         die "--shard $shard: choose I/N with I from 1 to N, such as 2/4, the second of four"
     [ "$output" != - ] || die "--output -: shards need a file; name one"
-    case " ${inputs[*]-} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
+    case " ${inputs[*]} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
 fi
 
 # Lengths that are not given come from the recipe of the training, which chose them from the training summaries.
-case " ${more[*]-} " in
+case " ${more[*]} " in
     *" --exact-length "* | *" --max-len-a "*) ;;
     *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
 esac
@@ -179,7 +179,7 @@ while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
     # The command of this name does not import torch and fairseq, which takes seconds.
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
-        "${inputs[@]}" ${reading[@]+"${reading[@]}"} --writes "${writes[@]}" --out "$scratch" || exit 2
+        "${inputs[@]}" "${reading[@]}" --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
     say "summarising ${shard:+shard $shard of }$((wanted)) documents"
     command=(fairseq-interactive "${common[@]}" "${inference[@]}" --buffer-size 512)
@@ -200,18 +200,18 @@ fi
 # been written.
 share() {
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.summary_shards import main; main()' \
-        --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]-}" \
+        --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]}" \
         --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
 # summarise_share [options of fairseq]: summarise only this shard; all shards have about the same number of documents.
 summarise_share() {
-    run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
+    run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" "${more[@]}" || exit 2
 }
 
 if [ -z "$shard" ]; then
     supervise python "$ROOT/scripts/fairseq_summaries.py" "$log" --names "$scratch/names" --output "$output" \
-        -- "${command[@]}" ${input[@]+"${input[@]}"} ${more[@]+"${more[@]}"} || exit $?
+        -- "${command[@]}" "${input[@]}" "${more[@]}" || exit $?
     [ "$output" != - ] || { rm -f "$log"; exit 0; }
     [ -z "$content" ] || [ -n "$reranks" ] || supervise etads-extract "$content/prepared" "$output" --by content --selection "$content" \
         --subset "$subset" --hypotheses "$log" || exit $?

@@ -25,4 +25,4 @@ out=$(cd "$(dirname "$out")" && pwd)/$(basename "$out")
 [ ! -x "$VENV/bin/python" ] || export PATH="$VENV/bin:$PATH"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 cd "$ROOT"
-supervise python ${launcher[@]+"${launcher[@]}"} "$ROOT/scripts/gpu_check.py" "$out"
+supervise python "${launcher[@]}" "$ROOT/scripts/gpu_check.py" "$out"

@@ -157,7 +157,7 @@ if [ -n "$editable" ]; then
     isolation=(--no-build-isolation)
     # The setuptools of Python 3.9 cannot do this; pip then fetches a newer one.
     "$VENV/bin/python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 64)' || isolation=()
-    "${pip[@]}" install -c "$ROOT/constraints.txt" ${isolation[@]+"${isolation[@]}"} -e "$ROOT$extras"
+    "${pip[@]}" install -c "$ROOT/constraints.txt" "${isolation[@]}" -e "$ROOT$extras"
     link_packages
 else
     [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"

@@ -26,5 +26,5 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ ${#like[@]} -gt 0 ] || die "--like is missing; see --help"
-case " ${more[*]-} " in *" --data "*) ;; *) more=(--as-gigaword ${more[@]+"${more[@]}"}) ;; esac  # --data has such text
-prepare_corpus duc "" --source-sentences 1 --short-lead 130 ${more[@]+"${more[@]}"} -- "${like[@]}"
+case " ${more[*]} " in *" --data "*) ;; *) more=(--as-gigaword "${more[@]}") ;; esac  # --data has such text
+prepare_corpus duc "" --source-sentences 1 --short-lead 130 "${more[@]}" -- "${like[@]}"

@@ -14,12 +14,13 @@ writes them to the table. The whole suite uses the table to start its longest fi
 
 import argparse
 import ast
+import functools
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Set
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,19 +65,21 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: str) -> Iterator[str]:
+@functools.cache
+def imports(path: str) -> FrozenSet[str]:
     """Collect the names of modules and of their members that a file imports."""
+    found: Set[str] = set()
     package = module_name(path).split(".")
     if not path.endswith("__init__.py"):
         package = package[:-1]
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *filter(None, [node.module])])
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found.update([module, *(f"{module}.{alias.name}" for alias in node.names)])
+    return frozenset(found)
 
 
 def folder_of(path: str) -> str:
@@ -99,7 +102,7 @@ def packages_above(changed: Set[str]) -> Set[str]:
     for folder in FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
             path = str(file.relative_to(ROOT))
-            if path not in ("fairseq_etads/__init__.py", "fairseq_etads/plugin.py") and names & set(imports(path)):
+            if path not in ("fairseq_etads/__init__.py", "fairseq_etads/plugin.py") and names & imports(path):
                 found.add(folder_of(path))
     return found - {""}
 
@@ -116,7 +119,7 @@ def distances(changed: Iterable[str]) -> Dict[str, int]:
     for test in unit_tests():
         folder = str(Path(test).relative_to("tests/unit").parent)
         text = (ROOT / test).read_text(encoding="utf-8")
-        if test in changed or names & set(imports(test)):
+        if test in changed or names & imports(test):
             found[test] = NEAREST
         elif any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in others):
             found[test] = USERS
@@ -138,10 +141,17 @@ def changed_files(base: str) -> List[str]:
     return sorted(path for path in set(lines) if (ROOT / path).is_file())
 
 
-def choose(changed: List[str], most: float) -> List[str]:
-    """Choose the nearest tests, quick tests first, up to ``seconds`` in total, but at least one."""
+def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = None) -> List[str]:
+    """Choose the nearest tests, quick tests first, within ``most`` seconds in total, but at least one.
+
+    Args:
+        near: the result of :func:`distances` if it is known.
+    """
     known = seconds()
-    near = distances(changed) if changed else {f"tests/unit/{name}.py": 0 for name in CORE.split()}
+    if not changed:
+        near = {f"tests/unit/{name}.py": 0 for name in CORE.split()}
+    elif near is None:
+        near = distances(changed)
     chosen: List[str] = []
     for test in sorted(near, key=lambda test: (near[test], known.get(test, UNKNOWN), test)):
         if known.get(test, UNKNOWN) <= most or not chosen:
@@ -181,8 +191,9 @@ def main() -> None:
         record(args.record)
         return
     changed = args.files or changed_files(args.base)
-    tests = choose(changed, args.seconds)
-    left_out = sorted(distances(changed).keys() - set(tests)) if changed else []
+    near = distances(changed) if changed else {}
+    tests = choose(changed, args.seconds, near)
+    left_out = near.keys() - set(tests)
     about = f"for {len(changed)} changed files" if changed else "a core, since nothing has changed"
     more = f"; left out for their time: {len(left_out)}" if left_out else ""
     print(f"== test files: {len(tests)}, {about}{more}", file=sys.stderr)

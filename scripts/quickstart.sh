@@ -48,7 +48,7 @@ need_folder --out "$out"
 [ ${#device[@]} -eq 0 ] || hide_gpus
 installed=$(command -v etads-export || true)  # before the scripts' own PATH
 if [ "$install" = yes ]; then
-    supervise "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
+    supervise "$ROOT/scripts/install.sh" "${environment[@]}"
     export PATH="$VENV/bin:$PATH"
 fi
 use_environment
@@ -65,17 +65,17 @@ supervise etads-debian --sample --out "$out/text"
 
 train() {
     supervise "$ROOT/scripts/train.sh" --recipe small --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" \
-        ${device[@]+"${device[@]}"} "$@"
+        "${device[@]}" "$@"
 }
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
-        ${device[@]+"${device[@]}"}
+        "${device[@]}"
 }
 
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
 export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
-train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" -- ${limit[@]+"${limit[@]}"}
+train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" -- "${limit[@]}"
 summarise "$out" best "$out/summaries.txt"
 
 # A baseline for the scores is the same model, untrained except for one tiny step.

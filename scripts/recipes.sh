@@ -8,13 +8,21 @@ need_prepared() {
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
-# begin_gigaword "ALL" SOURCE TARGET: check data, duc and rows (some of ALL), the options that the recipes for Gigaword share, and
-# print the vocabulary of the data; see say_vocabulary.
-begin_gigaword() {
-    need_prepared --data "$data" scripts/prepare_gigaword.sh
-    [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
-    need_choices --rows "$rows" "$1"
+# begin_recipe SCRIPT "ALL" [VARIABLE ...]: check the options that most recipes share: data, made by SCRIPT, and rows, some of ALL;
+# and the whole numbers in the other variables.
+begin_recipe() {
+    local variable
+    need_prepared --data "$data" "$1"
+    for variable in "${@:3}"; do need_integer "--${variable//_/-}" "${!variable}"; done
+    need_choices --rows "$rows" "$2"
     use_environment
+}
+
+# begin_gigaword "ALL" SOURCE TARGET [VARIABLE ...]: begin_recipe for Gigaword, with the option duc; print the vocabulary of the
+# data, see say_vocabulary.
+begin_gigaword() {
+    [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+    begin_recipe scripts/prepare_gigaword.sh "$1" "${@:4}"
     say_vocabulary "$data/prepared" "$2" "$3"
 }
 
@@ -90,7 +98,7 @@ compare_once() {
             reads+=("$input")
         fi
     done
-    once --makes "$path.json" --keeps "$path.txt" --reads ${reads[@]+"${reads[@]}"} -- etads-compare "$@" --json "$path.json"
+    once --makes "$path.json" --keeps "$path.txt" --reads "${reads[@]}" -- etads-compare "$@" --json "$path.json"
 }
 
 # both_chosen ROWS ROW BASE: tell whether ROW and BASE are words of the list ROWS.
@@ -165,7 +173,7 @@ train_selector() {
     shift 3
     train_once "$run" "$prepared" --criterion selection_nll --labels "$labels" --optimizer lazy_adagrad --lr 0.15 \
         --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
-        ${device[@]+"${device[@]}"} "$@"
+        "${device[@]}" "$@"
     once --makes "$run/report.json" --reads "$run/checkpoints/checkpoint_best.pt" "$prepared" "$labels" \
         -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
@@ -222,7 +230,7 @@ train_stage() {
     shift 3
     train_once "$run" "$prepared" --batch-size 16 --required-batch-size-multiple 1 --sort-within 100 --no-end-if-cut \
         --truncate-source "$source" --truncate-target "$target" --length-normalised --optimizer lazy_adagrad --lr 0.15 \
-        --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+        --initial-accumulator 0.1 --clip-norm 2 "${device[@]}" "$@" "${more[@]}"
 }
 
 # train_pointer_generator RUN PREPARED SEED: train all stages of See et al.'s model.
@@ -238,23 +246,23 @@ train_in_stages() {
     for ((number = 0; number < last; number++)); do
         stage=$run/stages/$((number + 1))
         # There is no validation, because losses at different lengths cannot be compared.
-        train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
+        train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" "${before[@]}" \
             --max-update $(((number + 1) * stage_steps)) --disable-validation
         before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
     done
-    train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
+    train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" "${before[@]}" --max-update "$steps"
 }
 
 # train_see2017 DIR ROWS SEED [options of fairseq-train]: train the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables
 # data, stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
 train_see2017() {
-    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
+    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" "${device[@]}")
     shift 3
     [ -z "$stages" ] || options+=(--stages "$stages")
     [ -z "$stage_steps" ] || options+=(--stage-steps "$stage_steps")
     [ -z "$steps" ] || options+=(--steps "$steps")
     [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
-    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- ${more[@]+"${more[@]}"} "$@" \
+    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- "${more[@]}" "$@" \
         > /dev/null  # its table is not that of the caller
 }
 
@@ -268,9 +276,9 @@ train_with_rewards() {
         --rewards "$rewards" --rl-weight 0.998 --rl-max-len 100 --coverage-loss 1 --optimizer adam --lr 1e-4 --clip-norm 2 \
         --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
         --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
-        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
+        "${device[@]}" "${more[@]}" "$@"
     summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
-        ${device[@]+"${device[@]}"}
+        "${device[@]}"
 }
 
 # train_nli TEXT DIR [options of etads-nli train]: train an entailment model in DIR/model on pairs made from TEXT/train.target
@@ -312,7 +320,7 @@ train_rewriter() {
                 --init-from "$out/extractor-$seed/checkpoints/checkpoint_best.pt") ;;
     esac
     train_once "$out/$part-$seed" "$data" --optimizer adam --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
-        ${device[@]+"${device[@]}"} "${options[@]}" --seed "$seed" "$@" ${more[@]+"${more[@]}"}
+        "${device[@]}" "${options[@]}" --seed "$seed" "$@" "${more[@]}"
 }
 
 # rewrite_row ROW SEED SENTENCES [LENGTH]: write summaries and scores by DATA/text to OUT/ROW-SEED. The row labels uses SENTENCES
@@ -339,7 +347,7 @@ train_small_recurrent() {
     [ "$arch" != pg_coverage ] || coverage=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
     train_recurrent "$run" "$prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 --attention-dim 128 \
         --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 \
-        --max-update "$steps" --num-workers 0 --cpu ${coverage[@]+"${coverage[@]}"} "$@"
+        --max-update "$steps" --num-workers 0 --cpu "${coverage[@]}" "$@"
 }
 
 # train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of

@@ -53,7 +53,7 @@ train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extrac
     --truncate-target 1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 50 \
     --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
     --num-workers 0 --validate-interval "$every" --save-interval "$every" --best-checkpoint-metric auc \
-    --maximize-best-checkpoint-metric ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    --maximize-best-checkpoint-metric "${device[@]}" "${more[@]}"
 probabilities=("${splits[@]/#/$run/probabilities.sentences.}")
 once --makes "$run/report.json" "${probabilities[@]}" --reads "$run/checkpoints/checkpoint_best.pt" "$run/prepared/bin" \
     -- etads-select "$run" --subset "${splits[@]}" --report "$run/report.json" --max-tokens 32000

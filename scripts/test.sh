@@ -5,8 +5,9 @@
 #
 #   --venv DIR       default: $ETADS_VENV, or .venv in the repository
 #   --python PYTHON  default: python3
-#   --quick          run the linters and only the unit tests of changed code, about a minute on two cores; if nothing has
-#                    changed, a small selection of the tests (see scripts/quick_tests.py)
+#   --quick          run the linters and, for about 90 seconds, the unit tests nearest to the changed code; if nothing has
+#                    changed, a small selection of the tests (see scripts/quick_tests.py). Tests that do not fit into this
+#                    time are skipped, and the summary counts them.
 #   --base COMMIT    with --quick: test the changes since this commit (default: HEAD, that is, uncommitted changes)
 #
 # For example, only the unit tests:  scripts/test.sh -- tests/unit
@@ -27,18 +28,22 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$base" ] || [ -n "$quick" ] || die "--base $base has no effect without --quick"
 "$ROOT/scripts/install.sh" "${install[@]}"
+SECONDS=0
 export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 cd "$ROOT"
 ruff check .
 ruff format --check .
-python scripts/wording.py
+python scripts/wording.py &
+wording=$!
 # Each core gets a process. The tests of a file run in the same process, because they share trained fixtures.
 pytest=(pytest -n auto --dist loadfile --no-loadscope-reorder)
 if [ -n "$quick" ]; then
     tests=$(python scripts/quick_tests.py ${base:+--base "$base"})
+    wait $wording
     # shellcheck disable=SC2086  # paths without spaces, one a line
-    "${pytest[@]}" $tests ${more[@]+"${more[@]}"}
+    "${pytest[@]}" -rs --until $(($(date +%s) + 80 - SECONDS)) $tests "${more[@]}"
 else
+    wait $wording
     mypy
-    "${pytest[@]}" --durations 40 --durations-min 5 ${more[@]+"${more[@]}"}
+    "${pytest[@]}" --durations 40 --durations-min 5 "${more[@]}"
 fi

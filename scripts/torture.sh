@@ -33,7 +33,7 @@ use_environment
 namespace=()
 if unshare -rm true 2>/dev/null; then namespace=(unshare -rm); fi
 status=0
-PYTHONPATH="$ROOT/tests${PYTHONPATH:+:$PYTHONPATH}" supervise ${namespace[@]+"${namespace[@]}"} python -m torture ${more[@]+"${more[@]}"} || status=$?
+PYTHONPATH="$ROOT/tests${PYTHONPATH:+:$PYTHONPATH}" supervise "${namespace[@]}" python -m torture "${more[@]}" || status=$?
 readers=$ROOT/tests/unit/preprocess/test_reader_inputs.py
 if [ "$examples" -gt 0 ] && [ -f "$readers" ]; then
     say "$examples generated inputs for each reader"

@@ -99,7 +99,7 @@ done
 [ -z "$budget" ] || [ -n "$long" ] || die "--words $budget: has no effect without --long; the rules for splitting words are set by --text-words"
 if [ -z "$text" ]; then
     [ -z "$long" ] || die "--long: needs --text, because --prepared $prepared is used unchanged (docs/long.md has the separate commands)"
-    ignored="${tokens:+--tokens $tokens }${size:+--size $size }${text_words:+--text-words $text_words }${table[*]-} ${prepare[*]-}"
+    ignored="${tokens:+--tokens $tokens }${size:+--size $size }${text_words:+--text-words $text_words }${table[*]} ${prepare[*]}"
     ignored=${ignored# }
     ignored=${ignored%% --*}
     ignored=${ignored%% }
@@ -113,7 +113,7 @@ fi
 for name in size max_tokens max_update minutes; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
 [ -z "$minutes" ] || [ "$recipe" != paper ] || die "--minutes $minutes has no effect with --recipe paper: choose another recipe"
 cpu=()
-case " ${more[*]-} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
+case " ${more[*]} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
 if [ -n "$long" ]; then
     # The user's own --source-factors, such as none, overrides this one.
     task+=(--source-factors salience)
@@ -124,20 +124,20 @@ use_environment
 need_folder --out "$out"
 prepared=${prepared:-$out/prepared}
 given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"} ${max_update:+--max-update "$max_update"}
-    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})
+    "${task[@]}" "${more[@]}")
 
 # choose_settings STAGE: print the recipe's choice for preparation or training, one word per line; nothing for paper.
 choose_settings() {
     # The command of this name does not import torch and fairseq, which takes seconds.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
         "$1" "$out" "$prepared" ${recipe:+--recipe "$recipe"} ${text:+--text "$text"} --arch "$arch" ${tokens:+--tokens "$tokens"} \
-        ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} ${cpu[@]+"${cpu[@]}"} --processes "$processes" \
-        --given ${given[@]+"${given[@]}"}
+        ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} "${cpu[@]}" --processes "$processes" \
+        --given "${given[@]}"
 }
 
 if [ -f "$text" ]; then
     say "reading $text into $out/text"
-    supervise etads-corpus table --input "$text" ${table[@]+"${table[@]}"} --out "$out/text"
+    supervise etads-corpus table --input "$text" "${table[@]}" --out "$out/text"
     text=$out/text
 fi
 if [ -n "$long" ]; then
@@ -147,7 +147,7 @@ if [ -n "$long" ]; then
         $([ -n "$content" ] || echo --no-content)) || exit 2
     say "sentence extractor: $out/shortened/extractor"
     supervise "$ROOT/scripts/shorten.sh" --text "$text" --out "$out/shortened" --words "$budget" \
-        ${text_words:+--text-words "$text_words"} ${cpu[@]+"${cpu[@]}"}
+        ${text_words:+--text-words "$text_words"} "${cpu[@]}"
     if [ -n "$content" ]; then
         say "content model of the sentences to choose: $out/shortened/extractor/content.npz"
         once --makes "$out/shortened/extractor/content.npz" --reads "$out/shortened/extractor/prepared/bin" \
@@ -163,8 +163,8 @@ else
         words=$(choose_settings prepare) || exit 2
         [ -z "$words" ] || while IFS= read -r word; do chosen+=("$word"); done <<< "$words"
     fi
-    supervise etads-prepare "$text" "$prepared" --tokens "${tokens:-bpe}" --size "${size:-8000}" ${chosen[@]+"${chosen[@]}"} \
-        ${text_words:+--words "$text_words"} ${prepare[@]+"${prepare[@]}"}
+    supervise etads-prepare "$text" "$prepared" --tokens "${tokens:-bpe}" --size "${size:-8000}" "${chosen[@]}" \
+        ${text_words:+--words "$text_words"} "${prepare[@]}"
 fi
 
 chosen=()
@@ -173,7 +173,7 @@ if [ "$recipe" != paper ]; then
     [ -z "$words" ] || while IFS= read -r word; do chosen+=("$word"); done <<< "$words"
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
-    train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" ${given[@]+"${given[@]}"}
+    train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" "${given[@]}"
     if [ -n "$content" ] && [ -z "$long" ] && [ "$tokens" != gpt2 ]; then
         say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
         once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
@@ -187,12 +187,12 @@ max_update=${max_update:-200000}
 warmup=8000
 if [ "$max_update" -lt 80000 ]; then
     warmup=$(((max_update + 9) / 10))
-    case " ${more[*]-} " in
+    case " ${more[*]} " in
         *" --warmup-updates "* | *" --lr-scheduler "*) ;;
         *) say "--max-update $max_update: warming up for $warmup steps instead of 8,000" ;;
     esac
 fi
 train_once "$out" "$prepared" --arch "$arch" ${pointer:+--pointer "$pointer"} --optimizer adam --adam-betas '(0.9, 0.998)' \
     --adam-eps 1e-8 --lr 4.94e-4 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --clip-norm 2 \
-    --max-tokens "${max_tokens:-4096}" --max-update "$max_update" ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}
+    --max-tokens "${max_tokens:-4096}" --max-update "$max_update" "${task[@]}" "${more[@]}"
 say_processor_time

@@ -5,6 +5,7 @@ import logging
 import math
 import signal
 import sys
+import time
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -39,18 +40,26 @@ SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding
 """Test file -> its seconds; scripts/quick_tests.py --record writes it."""
 
 
+def pytest_addoption(parser):
+    """Add --until, with which scripts/test.sh --quick limits its time."""
+    text = "skip tests that have not started at this time, in seconds since 1970"
+    parser.addoption("--until", metavar="TIME", type=float, default=math.inf, help=text)
+
+
 def pytest_collection_modifyitems(config, items):
-    """Apply another seed to Hypothesis, too; start with long files if processes share the tests."""
+    """Apply another seed to Hypothesis, too; without --until, start with long files if processes share the tests."""
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") and config.getoption("until") == math.inf:
         items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], math.inf))
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup():
+def pytest_runtest_setup(item):
     """Seed generators before the fixtures of each test."""
+    if time.time() > item.config.getoption("until"):
+        pytest.skip("no time left")
     seeds.start()
     logging.getLogger("fairseq_etads").setLevel(logging.NOTSET)  # importing Summarizer silences it
 

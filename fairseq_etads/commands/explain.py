@@ -57,12 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
     add_input_format(parser)
-    add(
-        "--source-column",
-        metavar="NAME",
-        default="",
-        help="field with the document in JSON lines or CSV (default: article, document, text or another common name)",
-    )
     add_device(add)
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List, Sequence
+from typing import Any, Deque, Dict, Iterator
 
 from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
@@ -60,12 +60,6 @@ def _parser() -> argparse.ArgumentParser:
         help="files or folders with documents, plain or compressed; - is standard input (default)",
     )
     add_input_format(parser)
-    add(
-        "--source-column",
-        metavar="NAME",
-        default="",
-        help="field with the document in JSON lines or CSV (default: article, document, text or another common name)",
-    )
     add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
     add(
         "--output-format",
@@ -212,18 +206,14 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return report.counts["failed"]
 
 
-def _files_in(names: Sequence[str]) -> List[Path]:
-    """List the files of all folders among the paths."""
-    return [path for name in names if Path(name).is_dir() for path in Path(name).iterdir()]
-
-
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     """Write summaries to --output or continue an earlier run, and return the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
     output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
-    check_outputs({"--output": path}, {"FILE": [*args.files, *_files_in(args.files)]})
+    inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
+    check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
     output = ResumableLines(path, _settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)

@@ -6,11 +6,12 @@ defined. For example, a summary of two words contains no trigrams.
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import regex
 
+from ..text.subsequences import ngrams
 from .rouge import Settings
 from .summaries import split_summary
 
@@ -28,11 +29,6 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
 "words": lower-cased runs of letters, their marks, and digits of any script; "space": the strings between white space;
 "characters": single characters, for Chinese.
 """
-
-
-def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
-    """Iterate over the n-grams of a text in order; n is ``order``."""
-    return zip(*(words[start:] for start in range(order)))
 
 
 class Source:

@@ -9,7 +9,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..text.subsequences import lcs_positions, word_positions
+from ..text.subsequences import lcs_positions, ngrams, word_positions
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
@@ -36,12 +36,8 @@ def f1(hits: int, hypothesis: int, reference: int) -> float:
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
     """Compute ROUGE-N F1 in [0, 1] (Lin 2004, section 2); n-grams extend across sentences, as in ``etads-rouge``."""
-    grams = [Counter(_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
+    grams = [Counter(ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
     return f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
-
-
-def _ngrams(words: Sequence[str], n: int) -> Iterator[Tuple[str, ...]]:
-    return zip(*(words[first:] for first in range(n)))
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:

@@ -7,7 +7,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..kernels.upload import to_device
-from .recurrent import sentence_ids
+from .recurrent import sentence_ids, take_positions
 
 _END, _BEGIN = 257, 258
 """Ids of the end and the beginning of a word. The id of a byte b is 1 + b, and 0 is padding."""
@@ -100,17 +100,12 @@ class TaggerLSTM(nn.Module):
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
-        x = _take(x, order)
+        x = take_positions(x, order)
         layers: Any = self.layers
         for number, (forward, backward) in enumerate(layers):
             x = self.dropout(x) if number else x
-            x = torch.cat([forward(x)[0], _take(backward(_take(x, reverse))[0], reverse)], dim=2)
-        return _take(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
-
-
-def _take(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S, D) such that position ``order[b, s]`` moves to position s."""
-    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
+            x = torch.cat([forward(x)[0], take_positions(backward(take_positions(x, reverse))[0], reverse)], dim=2)
+        return take_positions(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
 
 
 def words_by_sentence(

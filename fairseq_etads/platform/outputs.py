@@ -113,10 +113,6 @@ def _command() -> str:
     return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 
 
-def _lock_path(output: Path, is_folder: bool) -> Path:
-    return output / LOCK if is_folder else output.with_name(f".{output.name}{LOCK}")
-
-
 @contextlib.contextmanager
 def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
     """Keep other processes from writing an output inside the block.
@@ -133,7 +129,8 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         InputError: another process, named in the message, holds the lock, or the folder cannot be created.
     """
     made = _make_folders(output, option) if folder else []
-    path = _lock_path(output.resolve(), folder)
+    path = output.resolve()
+    path = path / LOCK if folder else path.with_name(f".{path.name}{LOCK}")
     if folder and str(path) in _held:  # locked by a caller
         yield ()
         return

@@ -96,7 +96,8 @@ class Explainer:
         """
         document = self._texts.read(0, text)
         if not document.tokens:
-            return self._of_nothing(document, summary, score)
+            nothing = (None,) * 5
+            return Explanation(document.text, (), 0, summary, (), score, self._architecture, "none", *nothing)
         batch = self._texts.batch([document])
         with self._lock:
             found = self._pass(batch, self._ids(written.tokens, batch))
@@ -122,11 +123,6 @@ class Explainer:
             focus_layers=tuple(_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
             surprisal=self._texts.surprisal(document),
-        )
-
-    def _of_nothing(self, document: Document, summary: str, score: Optional[float]) -> Explanation:
-        return Explanation(
-            document.text, (), 0, summary, (), score, self._architecture, "none", None, None, None, None, None
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:

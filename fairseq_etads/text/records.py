@@ -62,7 +62,7 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
 
 
 def add_input_format(parser: argparse.ArgumentParser) -> None:
-    """Add the options that define a document: --input-format and --lines."""
+    """Add the options that define a document: --input-format, --lines and --source-column."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--input-format",
@@ -77,6 +77,12 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="lines",
         help="read every line as a document, like --input-format lines",
+    )
+    parser.add_argument(
+        "--source-column",
+        metavar="NAME",
+        default="",
+        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
     )
 
 
@@ -385,7 +391,6 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
     add_input_format(parser)
-    parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
     parser.add_argument(

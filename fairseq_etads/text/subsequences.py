@@ -1,8 +1,13 @@
-"""Find longest common subsequences (LCS) of two lists of words, with the same results as the package rouge-score."""
+"""Find n-grams, and longest common subsequences (LCS) of two lists of words, like the package rouge-score."""
 
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 Words = Sequence[str]
+
+
+def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
+    """All n-grams of a text, in order; n is ``order``."""
+    return zip(*(words[start:] for start in range(order)))
 
 
 def word_positions(words: Words) -> Dict[str, int]:

@@ -37,17 +37,16 @@ all="abs abs-plus"
 data="" duc="" tune="" tune_beam=500 out=$ROOT/runs/abs_gigaword rows=$all seeds="1"
 read_options "--data --duc --tune --tune-beam --out --rows --seeds --cpu --" "$@"
 [ -z "$tune" ] || need_prepared --tune "$tune" scripts/prepare_duc.sh
-need_integer --tune-beam "$tune_beam"
-begin_gigaword "$all" 119505 68885
+begin_gigaword "$all" 119505 68885 tune_beam
 
 for seed in $seeds; do
     model=$out/abs-$seed
     train_once "$model" "$data/prepared" --arch abs --optimizer sgd --lr 0.1 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
         --batch-size 64 --required-batch-size-multiple 1 --max-epoch 20 --validate-interval-updates -1 \
-        --truncate-source 100 --truncate-target 50 --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        --truncate-source 100 --truncate-target 50 --seed "$seed" "${device[@]}" "${more[@]}"
     for row in $rows; do
         run=$out/$row-$seed
-        decoding=(--beam 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
+        decoding=(--beam 100 "${device[@]}" -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
         if [ "$row" = abs-plus ]; then
             weights=release
             [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed" "$data/prepared" 14 "$tune/text/test" --nbest "$tune_beam")

@@ -30,11 +30,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 rows="m1 m2 m3 m4 m5 m6 m7 e4d3 e4d2 e2d4 e3d4"
 data="" out=$ROOT/runs/aggregation_cnndm seeds="1" steps=200000 pointer=soft
 read_options "--data --out --rows --seeds --steps --pointer --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
+begin_recipe scripts/prepare_cnndm.sh "m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4" steps
 need_choice --pointer "$pointer" soft none
-need_choices --rows "$rows" "m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4"
-use_environment
 
 # options_of ROW: print the row's options of fairseq-train, one word per line.
 options_of() {
@@ -50,14 +47,14 @@ options_of() {
     esac
 }
 
-GENERATE=(--beam 10 --no-repeat-ngram-size 3 --lenpen 2 --min-len 50 --max-len 120 ${device[@]+"${device[@]}"})
+GENERATE=(--beam 10 --no-repeat-ngram-size 3 --lenpen 2 --min-len 50 --max-len 120 "${device[@]}")
 for seed in $seeds; do
     for row in $rows; do
         mapfile -t options < <(options_of "$row")
         run_system "$out/$row-$seed" "$data/text" "$data/prepared" train_prepared --arch aggregation_transformer \
-            --pointer "$pointer" --truncate-source 500 --truncate-target 120 --max-update "$steps" ${device[@]+"${device[@]}"} \
+            --pointer "$pointer" --truncate-source 500 --truncate-target 120 --max-update "$steps" "${device[@]}" \
             -- --seed "$seed" --adam-betas '(0.9, 0.999)' --lr 1e-4 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
-            --lr-patience 1 --warmup-updates 0 "${options[@]}" ${more[@]+"${more[@]}"}
+            --lr-patience 1 --warmup-updates 0 "${options[@]}" "${more[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -34,13 +34,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="bart etads etads-pointer"
 data="" bart="" arch=etads_bart_large out=$ROOT/runs/bart_cnndm rows=$all seeds="1" steps=20000
 read_options "--data --bart --arch --out --rows --seeds --steps --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
+begin_recipe scripts/prepare_cnndm.sh "$all" steps
 [ -n "$bart" ] || die "--bart is missing; see --help"
 for file in model.pt dict.txt; do [ -f "$bart/$file" ] || die "--bart $bart: no $file in it; see --help"; done
 need_choice --arch "$arch" etads_bart_large etads_bart_base
-need_integer --steps "$steps"
-need_choices --rows "$rows" "$all"
-use_environment
 
 # options_of ROW: print the row's options of fairseq-train, one word per line.
 options_of() {
@@ -51,16 +48,16 @@ options_of() {
     esac
 }
 
-GENERATE=(--beam 4 --min-len 55 --max-len 140 --lenpen 2 --no-repeat-ngram-size 3 ${device[@]+"${device[@]}"})
+GENERATE=(--beam 4 --min-len 55 --max-len 140 --lenpen 2 --no-repeat-ngram-size 3 "${device[@]}")
 for seed in $seeds; do
     for row in $rows; do
         mapfile -t options < <(options_of "$row")
         run_system "$out/$row-$seed" "$data/text" "$data/prepared" train_prepared --arch "$arch" --truncate-source 1023 \
-            --truncate-target 1023 --max-tokens 2048 --max-update "$steps" ${device[@]+"${device[@]}"} -- --seed "$seed" \
+            --truncate-target 1023 --max-tokens 2048 --max-update "$steps" "${device[@]}" -- --seed "$seed" \
             --init-from "$bart/model.pt" --adam-betas '(0.9, 0.999)' --lr 3e-5 --weight-decay 0.01 --lr-scheduler polynomial_decay \
             --total-num-update "$steps" --warmup-updates $(((steps + 39) / 40)) --clip-norm 0.1 --update-freq 4 \
             --required-batch-size-multiple 1 --label-smoothing 0.1 --dropout 0.1 --attention-dropout 0.1 "${options[@]}" \
-            ${more[@]+"${more[@]}"}
+            "${more[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -35,11 +35,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="summariser bottom-up"
 data="" out=$ROOT/runs/bottomup_cnndm rows=$all arch=pg seeds="1" steps=200000 tagger_epochs=10
 read_options "--data --out --rows --arch --seeds --steps --tagger-epochs --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
-need_integer --tagger-epochs "$tagger_epochs"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_cnndm.sh "$all" steps tagger_epochs
 prepared=$data/prepared
 
 # train_summariser RUN SEED
@@ -48,11 +44,11 @@ train_summariser() {
     if [ "$arch" = pg ]; then
         train_recurrent "$1" "$prepared" --arch pointer_generator --decoder-hidden-size 512 --batch-size 16 --length-normalised \
             --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2 "${lengths[@]}" --max-update "$steps" \
-            --seed "$2" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+            --seed "$2" "${device[@]}" "${more[@]}"
     else
         train_prepared --prepared "$prepared" --out "$1" --arch "$arch" --pointer soft "${lengths[@]}" --max-update "$steps" \
-            --max-tokens 4096 ${device[@]+"${device[@]}"} -- --update-freq 4 --lr 9.88e-4 --label-smoothing 0.1 --dropout 0.2 \
-            --seed "$2" ${more[@]+"${more[@]}"}
+            --max-tokens 4096 "${device[@]}" -- --update-freq 4 --lr 9.88e-4 --label-smoothing 0.1 --dropout 0.2 \
+            --seed "$2" "${more[@]}"
     fi
 }
 
@@ -64,7 +60,7 @@ train_tagger() {
 }
 
 DECODE=(--beam 10 --min-len 35 --max-len 100 --length-penalty-type wu --lenpen 0.9 --coverage-penalty 5 --no-repeat-ngram-size 3
-    ${device[@]+"${device[@]}"} -- --stepwise-coverage-penalty --ngram-ignore-tokens ". <q>" --min-sentences 3)
+    "${device[@]}" -- --stepwise-coverage-penalty --ngram-ignore-tokens ". <q>" --min-sentences 3)
 for seed in $seeds; do
     train_summariser "$out/summariser-$seed" "$seed"
     for row in $rows; do
@@ -74,7 +70,7 @@ for seed in $seeds; do
             selecting=(--selection "$out/tagger-$seed" --selection-threshold 0.15 --selection-factor 2)
             share_training "$run" "$out/summariser-$seed"
         fi
-        summarise_and_score "$run" "$data" "${DECODE[@]}" ${selecting[@]+"${selecting[@]}"}
+        summarise_and_score "$run" "$data" "${DECODE[@]}" "${selecting[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -31,10 +31,7 @@ all="cbdec cbdec-coverage cbdec-rl rl"
 data="" out=$ROOT/runs/closedbook_cnndm rows=$all seeds="1" gamma=0.667 rl_steps=20000
 stages="" stage_steps="" steps="" coverage_steps=""
 read_options "--data --out --rows --seeds --cpu --gamma --rl-steps --stages --stage-steps --steps --coverage-steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --rl-steps "$rl_steps"
-use_environment
+begin_recipe scripts/prepare_cnndm.sh "$all" rl_steps
 closed_book=(--closed-book-decoder --closed-book-weight "$gamma")
 
 mkdir -p "$out"

@@ -32,18 +32,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="plain controlled"
 data="" out=$ROOT/runs/convs2s_cnndm rows=$all seeds="1" size=30000 bins=10 lengths="" origins="cnn dailymail"
 read_options "--data --out --rows --seeds --size --bins --lengths --origins --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --size "$size"
-need_integer --bins "$bins"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_cnndm.sh "$all" size bins
 [ -n "$lengths" ] || lengths=$(seq -s " " "$bins")
-control=$out/control decoding=(--beam 5 --max-len 120 ${device[@]+"${device[@]}"})
+control=$out/control decoding=(--beam 5 --max-len 120 "${device[@]}")
 
 # train RUN DATA WORDS SEED: train the model on the first WORDS words of each document.
 train() {
     train_convolutional "$1" "$2" --arch convs2s_cnndm --batch-size 32 --lr 0.2 --stop-min-lr 1e-4 --truncate-source "$3" \
-        --truncate-target 100 --seed "$4" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        --truncate-target 100 --seed "$4" "${device[@]}" "${more[@]}"
 }
 
 # fixed SPLIT LENGTH ORIGIN: make documents of a split with these control words, prepared, and print their folder.

@@ -35,11 +35,11 @@ for seed in $seeds; do
         [ "$row" = convs2s ] || pointer=soft decoding=()
         train_convolutional "$run" "$data" --arch convs2s_gigaword --pointer "$pointer" --batch-size 64 --lr 0.25 \
             --stop-min-lr 1e-4 --truncate-source 200 --truncate-target 30 --seed "$seed" \
-            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        summarise_and_score "$run" "$data" --beam 5 --max-len 30 ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
+            "${device[@]}" "${more[@]}"
+        summarise_and_score "$run" "$data" --beam 5 --max-len 30 "${device[@]}" "${decoding[@]}"
         if [ -n "$duc" ]; then
             summarise_and_score_duc "$run" "$duc" --beam 5 --min-len 14 --max-len 30 \
-                ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
+                "${device[@]}" "${decoding[@]}"
         fi
     done
 done

@@ -25,9 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="convs2s convs2s-pointer"
 data="" out=$ROOT/runs/convs2s_xsum rows=$all seeds="1"
 read_options "--data --out --rows --seeds --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_custom.sh
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_custom.sh "$all"
 
 say_vocabulary "$data/prepared" 49996 49996
 for seed in $seeds; do
@@ -36,9 +34,9 @@ for seed in $seeds; do
         [ "$row" = convs2s ] || pointer=soft decoding=()
         train_convolutional "$out/$row-$seed" "$data" --arch convs2s --pointer "$pointer" --dropout 0.2 --batch-size 32 --lr 0.1 \
             --stop-min-lr 1e-5 --truncate-source 400 --truncate-target 90 --seed "$seed" \
-            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        summarise_and_score "$out/$row-$seed" "$data" --beam 10 --max-len 90 ${device[@]+"${device[@]}"} \
-            ${decoding[@]+"${decoding[@]}"}
+            "${device[@]}" "${more[@]}"
+        summarise_and_score "$out/$row-$seed" "$data" --beam 10 --max-len 90 "${device[@]}" \
+            "${decoding[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -104,7 +104,7 @@ for seed in $seeds; do
             feats_lvt2k_ptr) decoding=(--replace-unknown --allow-unk) ;;
             *) decoding=(--replace-unknown) ;;
         esac
-        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 ${options[@]+"${options[@]}"} --cpu \
+        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 "${options[@]}" --cpu \
             ${decoding[@]+-- "${decoding[@]}"}
         summaries+=(--system "$arch-$seed=$run/summaries.txt")
     done

@@ -49,7 +49,7 @@ train_on_gigaword() {
         --truncate-source 100 --truncate-target 30 --optimizer adam --lr 5e-4 --clip-norm 5 --lr-scheduler reduce_lr_on_validation \
         --lr-shrink 0.5 --lr-patience 11 --max-epoch 100 --validate-interval-updates 2000 --patience 30 --eval-rouge \
         --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric --seed "$seed" "$@" \
-        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        "${device[@]}" "${more[@]}"
 }
 
 mkdir -p "$out"
@@ -57,7 +57,7 @@ mkdir -p "$out"
 words=(--auxiliary-words ptb --auxiliary-hide-digits)
 [ -n "$nli" ] || words=(--auxiliary-words spaces)
 nli=${nli:-$out/nli/pairs} entail_model=${entail_model:-$out/nli/model}
-decoding=(--beam 10 --max-len 20 ${device[@]+"${device[@]}"} -- --unnormalized)
+decoding=(--beam 10 --max-len 20 "${device[@]}" -- --unnormalized)
 for seed in $seeds; do
     train_on_gigaword "$out/mtl-$seed" "$seed" --auxiliary-task entailment --auxiliary-data "$nli" --auxiliary-every "$every" \
         "${words[@]}"

@@ -50,10 +50,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="basic focus saliency etads encoder-2 encoder-6 decoder-2 decoder-6 saliency-1-2 saliency-3-4 focus-1-2 focus-3-4"
 data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000
 read_options "--data --out --rows --seeds --steps --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_cnndm.sh "$all" steps
 
 # options_of ROW: print the row's options of fairseq-train, one word per line.
 options_of() {
@@ -71,13 +68,13 @@ options_of() {
 }
 
 GENERATE=(--beam 10 --min-len 35 --max-len 100 --length-penalty-type wu --lenpen 0.9 --coverage-penalty 1
-    ${device[@]+"${device[@]}"})
+    "${device[@]}")
 for seed in $seeds; do
     for row in $rows; do
         mapfile -t options < <(options_of "$row")
         run_system "$out/$row-$seed" "$data/text" "$data/prepared" train_prepared --arch etads --truncate-source 400 \
-            --truncate-target 100 --max-tokens 4096 --max-update "$steps" ${device[@]+"${device[@]}"} \
-            -- --seed "$seed" --output-bias "${options[@]}" ${more[@]+"${more[@]}"}
+            --truncate-target 100 --max-tokens 4096 --max-update "$steps" "${device[@]}" \
+            -- --seed "$seed" --output-bias "${options[@]}" "${more[@]}"
     done
 done
 

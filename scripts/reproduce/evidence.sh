@@ -77,7 +77,7 @@ train() {
     local run=$1 prepared=$2 seed=$3 arch=$4
     shift 4
     train_once "$run" "$prepared" --arch "$arch" --optimizer adam --clip-norm 2 --max-update "$steps" --num-workers 0 \
-        --seed "$seed" ${device[@]+"${device[@]}"} "$@"
+        --seed "$seed" "${device[@]}" "$@"
 }
 
 # train_transformer RUN PREPARED SEED ARCH [options of fairseq-train]: with the optimiser and the sizes of all Transformers here.
@@ -128,7 +128,7 @@ summarise_by_example() {
     local run=$1 dir=$out/example checkpoint=$1/checkpoints/checkpoint_best.pt
     with_example once --makes "$run/tokens.txt" --reads "$checkpoint" "$dir/bin" \
         -- python "$ROOT/scripts/evidence.py" search "$checkpoint" "$run/tokens.txt" --data "$dir/bin" \
-        --user-dir "$example/pointer_generator_src" "${GENERATE[@]}" ${device[@]+"${device[@]}"}
+        --user-dir "$example/pointer_generator_src" "${GENERATE[@]}" "${device[@]}"
     once --makes "$run/words.txt" --reads "$dir/words.test.source" "$run/tokens.txt" \
         -- python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
     once --makes "$run/summaries.txt" --reads "$run/words.txt" "$data/prepared" "$data/prepared/bin/dict.target.txt" \
@@ -177,8 +177,8 @@ summarise_system() {
         pg_coverage) checkpoint=last ;;  # the best by likelihood may be from before the coverage loss
         *lvt2k*) options=(-- --replace-unknown) ;;
     esac
-    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" ${device[@]+"${device[@]}"} \
-        --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" ${options[@]+"${options[@]}"}
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" "${device[@]}" \
+        --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" "${options[@]}"
     supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
 }
 

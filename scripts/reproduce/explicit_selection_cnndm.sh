@@ -37,11 +37,8 @@ all="explicit_selection explicit_selection_coverage"
 data="" out=$ROOT/runs/explicit_selection_cnndm rows=$all seeds="1" steps=230000 stage_steps=10000 coverage_steps=3000
 stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100" selection_loss=0.2
 read_options "--data --out --rows --seeds --cpu --selection-loss --stages --stage-steps --steps --coverage-steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --coverage-steps "$coverage_steps"
+begin_recipe scripts/prepare_cnndm.sh "$all" coverage_steps
 read_stages
-use_environment
 prepared=$data/prepared model=(--arch explicit_selection --selection-loss "$selection_loss" --labels "$out/labels")
 
 say_vocabulary "$prepared" 49996 49996
@@ -58,7 +55,7 @@ for seed in $seeds; do
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 120 \
-            --no-repeat-ngram-size 3 ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
+            --no-repeat-ngram-size 3 "${decoding[@]}" "${device[@]}"
         score_once "$run" "$data/text" --metrics 1,2,L,Ljoined
     done
 done

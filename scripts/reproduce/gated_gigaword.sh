@@ -32,8 +32,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="gru_seq2seq transformer es_transformer gated_es_transformer"
 data="" duc="" out=$ROOT/runs/gated_gigaword rows=$all seeds="1" epochs=10
 read_options "--data --duc --out --rows --seeds --epochs --cpu --" "$@"
-need_integer --epochs "$epochs"
-begin_gigaword "$all" 90000 68883
+begin_gigaword "$all" 90000 68883 epochs
 
 for seed in $seeds; do
     for row in $rows; do
@@ -46,8 +45,8 @@ for seed in $seeds; do
             --lr-shrink 0.5 --lr-patience 0 --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
             --max-epoch "$epochs" --validate-interval-updates -1 --truncate-source 100 --truncate-target 50 --seed "$seed" \
             "${options[@]}" \
-            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        decoding=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- --replace-unknown)
+            "${device[@]}" "${more[@]}"
+        decoding=(--beam 5 --max-len 30 "${device[@]}" -- --replace-unknown)
         summarise_and_score "$run" "$data" "${decoding[@]}"
         [ -z "$duc" ] || summarise_and_score_duc "$run" "$duc" "${decoding[@]}"
     done

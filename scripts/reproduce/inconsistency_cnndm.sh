@@ -41,13 +41,8 @@ data="" out=$ROOT/runs/inconsistency_cnndm rows=$all seeds="1" extractor_steps=5
 coverage_steps=1000 joint_steps=80000 stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100"
 read_options "--data --out --rows --seeds --cpu --extractor-steps --stages --stage-steps --steps --coverage-steps --joint-steps --" \
     "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --extractor-steps "$extractor_steps"
-need_integer --coverage-steps "$coverage_steps"
-need_integer --joint-steps "$joint_steps"
+begin_recipe scripts/prepare_cnndm.sh "$all" extractor_steps coverage_steps joint_steps
 read_stages
-use_environment
 prepared=$data/prepared read=2500  # 50 sentences of 50 words
 adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-accumulator 0.1 --clip-norm 2)
 
@@ -82,7 +77,7 @@ train_together() {
         --truncate-target 100 --no-end-if-cut --length-normalised --extraction-loss 5 --coverage-loss 1 --inconsistency-loss 1 \
         --lr 0.01 "${adagrad[@]}" --batch-size 8 --sort-within 100 --eval-rouge --eval-rouge-args '{"beam":1}' \
         --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric --max-update "$joint_steps" --seed "$2" \
-        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        "${device[@]}" "${more[@]}"
 }
 
 say_vocabulary "$prepared" 49996 49996
@@ -107,7 +102,7 @@ for seed in $seeds; do
             train_together "$run" "$seed"
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$source" --beam 4 --min-len 35 --max-len 120 \
-            ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
+            "${decoding[@]}" "${device[@]}"
         score_once "$run" "$data/text"
     done
 done

@@ -44,7 +44,7 @@ for seed in $seeds; do
         run=$out/$row-$seed prepared=$data/prepared words="150000 60000"
         decoding=(--beam 5 --max-len 100)
         options=(--encoder-embed-dim 100 --encoder-hidden-size 200 --truncate-source 800 --truncate-target 100 --max-epoch 35
-            "${ADADELTA[@]}" ${begin[@]+"${begin[@]}"})
+            "${ADADELTA[@]}" "${begin[@]}")
         if [ "$row" = pg_coverage ]; then
             prepared=$pg_data/prepared words="50000 50000"
             # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
@@ -55,8 +55,8 @@ for seed in $seeds; do
         # shellcheck disable=SC2086  # two numbers
         say_vocabulary "$prepared" $words
         train_recurrent "$run" "$prepared" --arch "$row" "${options[@]}" --seed "$seed" \
-            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${decoding[@]}" ${device[@]+"${device[@]}"}
+            "${device[@]}" "${more[@]}"
+        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${decoding[@]}" "${device[@]}"
         systems+=(--system "$row-$seed=$run/summaries.txt")
     done
 done

@@ -62,8 +62,8 @@ esac
 # The model has learned to write <unk> for words that cannot be copied, so <unk> must be allowed.
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
-    --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-search=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- ${decoding[@]+"${decoding[@]}"})
+    --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" "${begin[@]}" "${device[@]}" "${more[@]}"
+search=(--beam 5 --max-len 30 "${device[@]}" -- "${decoding[@]}")
 summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${search[@]}"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "$row=$run/summaries.txt" \
     --json "$run/analysis.json"

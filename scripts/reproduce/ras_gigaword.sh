@@ -36,10 +36,10 @@ for seed in $seeds; do
         [ "$row" = ras_elman ] || rate=0.1
         train_once "$run" "$data/prepared" --arch "$row" --optimizer sgd --lr "$rate" --lr-scheduler reduce_lr_on_plateau \
             --lr-shrink 0.5 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 --sort-within 10 --max-epoch 15 \
-            --validate-interval-updates -1 --truncate-source 200 --truncate-target 30 --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        summarise_and_score "$run" "$data" --beam 10 --max-len 30 ${device[@]+"${device[@]}"} -- --replace-unknown
+            --validate-interval-updates -1 --truncate-source 200 --truncate-target 30 --seed "$seed" "${device[@]}" "${more[@]}"
+        summarise_and_score "$run" "$data" --beam 10 --max-len 30 "${device[@]}" -- --replace-unknown
         if [ -n "$duc" ]; then
-            summarise_and_score_duc "$run" "$duc" --beam 10 --min-len 14 --max-len 30 ${device[@]+"${device[@]}"} \
+            summarise_and_score_duc "$run" "$duc" --beam 10 --min-len 14 --max-len 30 "${device[@]}" \
                 -- --replace-unknown
         fi
     done

@@ -33,11 +33,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="labels rewards rerank"
 data="" out=$ROOT/runs/rewrite_cnndm rows=$all seeds="1" steps=300000 vectors=""
 read_options "--data --out --rows --seeds --cpu --vectors --steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
+begin_recipe scripts/prepare_cnndm.sh "$all" steps
 [ -z "$vectors" ] || [ -f "$vectors" ] || die "--vectors $vectors: no such file"
-use_environment
 prepared=$data/prepared read=6000  # 60 sentences of 100 words
 vectors=(${vectors:+--encoder-embed-path "$vectors"})
 
@@ -53,8 +50,8 @@ train() {
 say_vocabulary "$prepared" 29996 29996
 prepare_rewriting "$read"
 for seed in $seeds; do
-    train abstractor "$seed" 3000 5 ${vectors[@]+"${vectors[@]}"}
-    train extractor "$seed" 3000 5 --learnt-start --truncate-source "$read" ${vectors[@]+"${vectors[@]}"}
+    train abstractor "$seed" 3000 5 "${vectors[@]}"
+    train extractor "$seed" 3000 5 --learnt-start --truncate-source "$read" "${vectors[@]}"
     for row in $rows; do
         [ "$row" = labels ] || train actor "$seed" 1000 3 --learnt-start --truncate-source "$read"
         rewrite_row "$row" "$seed" 5 words

@@ -38,12 +38,9 @@ rewards=rougesal,entail entail_model="" saliency=idf before=""
 stages="" stage_steps="" steps="" coverage_steps=""
 read_options "--data --out --rows --seeds --cpu --rewards --entail-model --saliency --before --rl-steps --stages --stage-steps --steps \
 --coverage-steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --rl-steps "$rl_steps"
+begin_recipe scripts/prepare_cnndm.sh "$all" rl_steps
 [ -z "$entail_model" ] || [ -f "$entail_model/config.json" ] ||
     die "--entail-model $entail_model: no entailment model in it; etads-nli train makes one"
-use_environment
 before=${before:-$out/plain}
 
 options=()
@@ -58,7 +55,7 @@ for seed in $seeds; do
     train_see2017 "$before" pointer_generator_coverage "$seed"
     for row in $rows; do
         train_with_rewards "$out/$row-$seed" "$before/pointer_generator_coverage-$seed" "$seed" "$rewards" \
-            ${options[@]+"${options[@]}"}
+            "${options[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -35,11 +35,8 @@ all="pointer_generator pointer_generator_coverage"
 data="" out=$ROOT/runs/see2017_cnndm rows=$all seeds="1" steps=230000 stage_steps=10000 coverage_steps=3000
 stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100"
 read_options "--data --out --rows --seeds --cpu --stages --stage-steps --steps --coverage-steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --coverage-steps "$coverage_steps"
+begin_recipe scripts/prepare_cnndm.sh "$all" coverage_steps
 read_stages
-use_environment
 
 say_vocabulary "$data/prepared" 49996 49996
 for seed in $seeds; do
@@ -54,7 +51,7 @@ for seed in $seeds; do
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
-            ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
+            "${decoding[@]}" "${device[@]}"
     done
 done
 score_table "$out" "$rows" "$seeds"

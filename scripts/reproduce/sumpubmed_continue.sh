@@ -26,14 +26,14 @@ need_integer --steps "$steps"
 need_choices --systems "$names" "without with"
 use_environment
 
-GENERATE=(--beam 5 --min-len 35 --max-len 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 3)
+GENERATE=(--beam 5 --min-len 35 --max-len 100 "${device[@]}" -- --no-repeat-ngram-size 3)
 for seed in $seeds; do
     for name in $names; do
         feature=()
         [ "$name" = without ] || feature=(--pointer-continue)
         run_system "$out/$name-$seed" "$data/text" "$data/prepared" train_small "$steps" --arch etads --pointer soft \
-            --truncate-source 200 --truncate-target 100 ${device[@]+"${device[@]}"} -- --seed "$seed" "${SINUSOIDAL[@]}" \
-            --focus-center relative --focus-initial-scope 2,2,2,half ${feature[@]+"${feature[@]}"} ${more[@]+"${more[@]}"}
+            --truncate-source 200 --truncate-target 100 "${device[@]}" -- --seed "$seed" "${SINUSOIDAL[@]}" \
+            --focus-center relative --focus-initial-scope 2,2,2,half "${feature[@]}" "${more[@]}"
     done
 done
 systems=()

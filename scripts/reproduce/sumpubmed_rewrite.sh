@@ -26,12 +26,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="labels rewards rerank"
 data="" out=$ROOT/runs/sumpubmed_rewrite rows=$all seeds="1" abstractor_steps=1000 extractor_steps=800 rl_steps=300
 read_options "--data --out --rows --seeds --cpu --abstractor-steps --extractor-steps --rl-steps --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_sumpubmed.sh
-need_integer --abstractor-steps "$abstractor_steps"
-need_integer --extractor-steps "$extractor_steps"
-need_integer --rl-steps "$rl_steps"
-use_environment
+begin_recipe scripts/prepare_sumpubmed.sh "$all" abstractor_steps extractor_steps rl_steps
 prepared=$data/prepared read=(--truncate-source 200)
 small=(--encoder-embed-dim 100 --encoder-hidden-size 128 --num-workers 0)
 

@@ -29,10 +29,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="lead oracle tagger summariser bottom-up"
 data="" out=$ROOT/runs/sumpubmed_selection rows=$all steps=2600 seeds="1" threshold=0.15 factor=2
 read_options "--data --out --rows --steps --seeds --threshold --factor --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_sumpubmed.sh
-need_integer --steps "$steps"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_sumpubmed.sh "$all" steps
 prepared=$data/prepared
 tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
@@ -46,8 +43,8 @@ train_tagger() {
 # train_summariser RUN SEED
 train_summariser() {
     train_small "$steps" --prepared "$prepared" --out "$1" --arch etads --pointer soft --truncate-source 200 \
-        --truncate-target 100 ${device[@]+"${device[@]}"} -- --seed "$2" "${SINUSOIDAL[@]}" --focus-center relative \
-        --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
+        --truncate-target 100 "${device[@]}" -- --seed "$2" "${SINUSOIDAL[@]}" --focus-center relative \
+        --focus-initial-scope 2,2,2,half "${more[@]}"
 }
 
 # extract RUN [options of etads-extract]: write RUN/summaries.txt, unless it exists and was made from the same data and probabilities.
@@ -64,7 +61,7 @@ summarise() {
     local run=$1
     shift
     summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 100 \
-        ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 3 "$@"
+        "${device[@]}" -- --no-repeat-ngram-size 3 "$@"
 }
 
 for seed in $seeds; do

@@ -31,11 +31,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="extractor plain explicit coverage unified"
 data="" out=$ROOT/runs/sumpubmed_sentences rows=$all steps=2600 extractor_steps=820 seeds="1"
 read_options "--data --out --rows --steps --extractor-steps --seeds --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_sumpubmed.sh
-need_integer --steps "$steps"
-need_integer --extractor-steps "$extractor_steps"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_recipe scripts/prepare_sumpubmed.sh "$all" steps extractor_steps
 prepared=$data/prepared read=(--truncate-source 200)
 coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
 
@@ -59,7 +55,7 @@ train_summariser() {
     train_once "$out/$row-$seed" "$prepared" --arch "$arch" --rnn-cell gru --bridge tanh --no-paper-init --encoder-embed-dim 100 \
         --encoder-hidden-size 128 --attention-dim 128 --readout-dim 128 "${read[@]}" --truncate-target 100 --num-workers 0 \
         --batch-size 20 --required-batch-size-multiple 1 --sort-within 10 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 \
-        --seed "$seed" ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+        --seed "$seed" "${device[@]}" "$@" "${more[@]}"
 }
 
 # train_row ROW SEED: train the row, after the rows from which it starts.
@@ -91,7 +87,7 @@ write_summaries() {
             -- etads-extract "$prepared" "$2/summaries.txt" "${read[@]}" --by selector --selection "$2"
     else
         summarise_once "$2" "$2/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 100 \
-            --no-repeat-ngram-size 3 ${device[@]+"${device[@]}"}
+            --no-repeat-ngram-size 3 "${device[@]}"
     fi
 }
 

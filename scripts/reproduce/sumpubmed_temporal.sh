@@ -36,9 +36,9 @@ for seed in $seeds; do
         [ "$name" = temporal ] || switch=--no-temporal-attention
         train_recurrent "$run" "$data/prepared" --arch words_lvt2k_temp_att "$switch" --truncate-source 400 \
             --truncate-target 100 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 --max-update "$steps" --seed "$seed" \
-            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+            "${device[@]}" "${more[@]}"
         summarise_once "$run" "$run/$subset.txt" --prepared "$data/prepared" --subset "$subset" --max-len 100 \
-            ${device[@]+"${device[@]}"} -- --replace-unknown
+            "${device[@]}" -- --replace-unknown
         systems+=(--system "$name-$seed=$run/$subset.txt")
     done
 done

@@ -80,11 +80,9 @@ def _ask(
     for chosen, score in tried:
         distributions = _distributions(optuna, space, chosen, defaults)
         if distributions is not None:
-            study.add_trial(
-                optuna.trial.create_trial(
-                    params={p.name: _coded(p, chosen[p.name]) for p in space}, distributions=distributions, value=score
-                )
-            )
+            # Optuna's value of a number is its index among the values.
+            params = {p.name: p.values.index(chosen[p.name]) if p.is_ordered else chosen[p.name] for p in space}
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
     trial = study.ask()
     found: Dict[str, Any] = {}
     for parameter in space:
@@ -94,11 +92,6 @@ def _ask(
         else:
             found[parameter.name] = trial.suggest_categorical(parameter.name, list(values))
     return found
-
-
-def _coded(parameter: Parameter, value: Any) -> Any:
-    """Encode a value for Optuna: a number as its index among the values, any other value as it is."""
-    return parameter.values.index(value) if parameter.is_ordered else value
 
 
 def _distributions(

@@ -179,10 +179,6 @@ def _is_length(value: Any) -> bool:
     return type(value) is int and 1 <= value <= _LONGEST_TEXT
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 def _is_fingerprint(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
@@ -199,7 +195,7 @@ def _one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
 
 
 _LENGTH = (_is_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
-_FLAG = (_is_flag, "true or false")
+_FLAG = (lambda value: isinstance(value, bool), "true or false")
 _FINGERPRINT = (_is_fingerprint, "16 hexadecimal digits")
 _TASK = {
     "truncate_source": _LENGTH,

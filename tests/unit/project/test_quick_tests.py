@@ -4,7 +4,9 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +67,17 @@ def test_the_core_exists_and_fits(quick):
     core = [f"tests/unit/{name}.py" for name in quick.CORE.split()]
     assert not [path for path in core if not (ROOT / path).is_file()]
     assert sorted(quick.choose([], most=90)) == sorted(core)
+
+
+def test_no_test_starts_after_the_time_is_up(request):
+    conftest = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
+    for until in (time.time() + 60, time.time() - 1):
+        item = SimpleNamespace(config=SimpleNamespace(getoption={"until": until}.get))
+        if until > time.time():
+            conftest.pytest_runtest_setup(item)
+        else:
+            with pytest.raises(pytest.skip.Exception, match="no time left"):
+                conftest.pytest_runtest_setup(item)
 
 
 def test_new_and_changed_files_count(quick, tmp_path, monkeypatch):
