@@ -43,7 +43,7 @@ examples:
   of its sentences in the document.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
+    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="way to choose sentences, see below")
     add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""The command ``etads-human``: make rating sheets for people, and evaluate their ratings."""
+"""The command ``etads-human``: create rating sheets for people, and evaluate their ratings."""
 
 import argparse
 import json

@@ -49,7 +49,7 @@ examples:
   several. See docs/selection.md for descriptions of the kinds.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
+    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
     add("--kind", choices=tuple(KINDS), help="kind of label, see below (default: words)")
     add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder instead of labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")

@@ -28,7 +28,7 @@ examples:
   an interruption, run the same command again to continue. See docs/rewrite.md for the training of both models.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
+    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
     add("output", metavar="OUTPUT", type=Path, help="file for the summaries, one per line, with <q> between sentences")
     add(
         "--extractor",

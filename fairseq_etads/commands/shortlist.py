@@ -29,7 +29,7 @@ examples:
   reference summaries are on the list. See docs/decoding.md for the costs and gains of a shortlist.""",
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its bin folder")
+    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
     add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} in the data folder)")
     add(
         "--frequent",

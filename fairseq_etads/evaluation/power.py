@@ -23,7 +23,7 @@ def critical_value(freedom: int, level: float) -> float:
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def beyond(t: float) -> float:
-        # Substituting x = tan(a) sqrt(freedom) makes the tail a finite interval.
+        # Substitute x = tan(a) sqrt(freedom), so that the tail becomes a finite interval.
         angles = np.linspace(math.atan(t / math.sqrt(freedom)), math.pi / 2, _STEPS)
         return 2 * scale * math.sqrt(freedom) * _integral(np.cos(angles) ** (freedom - 1), angles)
 

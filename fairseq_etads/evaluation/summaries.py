@@ -104,7 +104,7 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
         if found:
-            yield f"{name}: {len(found):,} of {len(lines):,} lines hold {what}, the first is line {found[0]}"
+            yield f"{name}: {len(found):,} of {len(lines):,} lines contain {what}, the first is line {found[0]}"
 
 
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -122,4 +122,4 @@ def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequen
     if by_name:
         yield f"by their names {hypothesis} and {', '.join(references)} may be swapped: the system's output comes first"
     elif any(others) and not ours:
-        yield "only the references hold symbols that systems leave behind: the system's output must come first"
+        yield "only the references contain symbols that systems leave behind: the system's output must come first"

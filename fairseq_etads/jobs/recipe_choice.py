@@ -37,7 +37,7 @@ def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Da
     """Measure the lengths of FOLDER/train.source and FOLDER/train.target in tokens separated by spaces.
 
     Args:
-        marks: count marks between sentences as tokens.
+        marks: whether to count marks between sentences as tokens.
 
     Raises:
         InputError: a file is missing or empty.

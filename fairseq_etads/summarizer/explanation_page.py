@@ -181,9 +181,9 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
         return
     count, total = len(picked["sentences"]), picked["total"]
     yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
-    yield f'<p class="note">An extractor gave each of the {_plural(total, "sentence")} of the document a probability, '
-    yield f"and selected the {count:,} most probable ones that fit the model's length. "
-    yield "It read these; the others are grey.</p>"
+    yield f'<p class="note">An extractor scored the {_plural(total, "sentence")} of the document with probabilities, '
+    yield f"and selected the {count:,} most probable that fit the model's length. "
+    yield "The model read only these sentences; the rest of the document is grey.</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
     yield '<th scope="col">sentence</th></tr></thead><tbody>'
     for sentence in picked["sentences"]:
@@ -341,21 +341,21 @@ def _focus(data: Dict[str, Any]) -> Iterator[str]:
 _TEACHES = {
     "saliency": "How far the gate of saliency-selection lets each document word through to the decoder: the mean of "
     "g<sub>ij</sub> over heads and layers{range}.",
-    "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document (of a "
-    "Transformer, the last decoder layer's, mean over heads).",
-    "selected": "Attention times gate, mean over layers and heads: the weights by which the decoder really reads.",
-    "coverage": "Attention that a document word got in all, summed over the summary: what the summary has dealt with, "
-    "and what it may repeat.",
-    "copying": "The underline: how much was copied from here, the copy attention times 1 − p_gen, summed over the "
+    "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document (in a "
+    "Transformer, from the last decoder layer, mean over heads).",
+    "selected": "Attention times gate, mean over layers and heads: the weights with which the decoder reads.",
+    "coverage": "Attention that a document word received, summed over the summary: what the summary has covered, and "
+    "what it may repeat.",
+    "copying": "The underline shows how much was copied from here: the copy attention times 1 − p_gen, summed over the "
     "summary.",
-    "p_gen": "The probability with which the model generates a word from its vocabulary instead of copying one of the "
-    "document.",
+    "p_gen": "The probability with which the model generates a word from its vocabulary instead of copying a word of "
+    "the document.",
     "focus": "The place in the document at which a head expects to find what matters for a word, predicted from the "
     "word (μ, equation 5 of ETADS).",
-    "width": "How many tokens around the centre the head sees (σ, equation 6): at this distance attention is 0.14 of "
-    "that at the centre.",
-    "probability": "The bar under a word: the probability that the model gave it, given those before; its coloured "
-    "part is due to copying.",
+    "width": "How many tokens around the centre the head sees (σ, equation 6): at this distance, attention is 0.14 "
+    "times the attention at the centre.",
+    "probability": "The bar under a word shows its probability given the previous words; the coloured part is due to "
+    "copying.",
 }
 """Name of each term -> an explanatory sentence in HTML."""
 
@@ -384,9 +384,9 @@ def _legend(data: Dict[str, Any]) -> Iterator[str]:
     lacks = [text for text, there in missing.items() if not there]
     if lacks and data["source"]:
         yield f'<p class="note" id="lacks">This model has {"; ".join(lacks)}.</p>'
-    yield f'<p class="note">Weights below {data["least"]:g} are left out word by word, not in sums; widths and centres '
-    yield "are rounded to a tenth of a token, the gate of a word to a hundredth. Attention and gates say what the "
-    yield "model reads, not by themselves why it decides.</p></section>"
+    yield f'<p class="note">Weights below {data["least"]:g} are left out for single words, but not in sums. Widths and '
+    yield "centres are rounded to a tenth of a token, the gate of a word to a hundredth. Attention and gates show what "
+    yield "the model reads, but do not by themselves explain its decisions.</p></section>"
 
 
 def _table(data: Dict[str, Any]) -> Iterator[str]:

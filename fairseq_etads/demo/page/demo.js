@@ -1,4 +1,4 @@
-// The page of etads-demo. Text is only ever set as text (textContent): nothing that is pasted or written can be markup.
+// The page of etads-demo. Text is always set as text (textContent), so pasted or written text cannot become markup.
 
 const $ = (id) => document.getElementById(id);
 const SENTENCE_MARK = "<q>";
@@ -13,11 +13,11 @@ const LIVE = {
 };
 const UNUSUAL = 99; // percentile of the training documents, as in summarizer/surprisal.py
 const REPLAY_MS = 350;
-const SPEAK_MS = 2000; // a growing summary is read out no more often
+const SPEAK_MS = 2000; // minimum time between two readings of a growing summary
 
 let about = { options: [], max_bytes: Infinity };
 let examples = null;
-let run = null; // the summary on the page: what was asked, its events, what is shown of it
+let run = null; // the summary on the page: the request, its events and the part that is shown
 let replaying = 0;
 
 function element(tag, properties = {}, ...children) {
@@ -65,7 +65,7 @@ function valueOf(option) {
   return option.kind === "str" ? input.value : Number(input.value);
 }
 
-// Only what differs from the model's own values is sent.
+// Send only values that differ from the model's own values.
 function changedOptions() {
   const changed = about.options.filter((option) => valueOf(option) !== option.default);
   return Object.fromEntries(changed.map((option) => [option.name, valueOf(option)]));
@@ -188,7 +188,7 @@ function fail(words) {
 
 const shown = (text) => text.replace(/\s*<q>\s*/gu, "\n");
 
-// The document with an element for each token that the model reads, and the rest as it is.
+// The document with an element for each token that the model reads; the remaining text is unchanged.
 function showDocument(mine) {
   const parts = [];
   let at = 0;
@@ -253,7 +253,7 @@ function shadeResult(mine) {
   if (!mine.result || !name) return;
   const { rows, total, legend } = SHADINGS[name];
   const explanation = mine.result.explanation;
-  const end = explanation.source.length - 1; // the end symbol is not to be seen
+  const end = explanation.source.length - 1; // the end symbol is not shown
   const row = mine.chosen === undefined ? explanation[total] : explanation[rows][mine.chosen];
   $("text").className = name;
   shade(mine, pairs(row).filter(([place]) => place !== end));
@@ -288,7 +288,7 @@ function hint(mine) {
   return `${copies ? "Underlined words were copied. " : ""}Point at a word, or go there with Tab and the arrow keys, to see where it comes from.`;
 }
 
-// The words of the summary as buttons. Its text is that of the summary; a token is looked for where the last one ended.
+// The words of the summary as buttons. Each token is searched for in the summary's text after the end of the last token.
 function showWords(mine) {
   const { text, explanation } = mine.result;
   const parts = [];

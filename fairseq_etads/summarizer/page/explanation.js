@@ -24,7 +24,7 @@
   const each = { saliency, attention, selected };
   const names = { saliency: "saliency", attention: "attention", selected: "attention let through" };
   const copied = data.copy_coverage;
-  // how much of a word's copy attention counts: 1 - p_gen
+  // weight of a word's copy attention: 1 - p_gen
   const copiedBy = (i) => copying && copying[i].map((x) => x * (1 - data.p_gen[i]));
 
   let chosen = null; // ["word", i] or ["token", j]
@@ -278,7 +278,7 @@
     heads.forEach((cell) => cell.redraw());
     for (const input of document.querySelectorAll("input[name=view]")) input.checked = input.value === view;
   };
-  // heads that look around the word itself are told apart by distance only
+  // only the distance distinguishes heads that look around the word itself
   if (heads.length) look(heads.every((cell) => Math.abs(cell.offset) < length / 8) ? "distance" : "place");
   for (const input of document.querySelectorAll("input[name=view]")) {
     input.addEventListener("change", () => {
@@ -298,7 +298,7 @@
   const pin = (what) => {
     pinned = chosen = what;
     paint();
-    // a long document scrolls in its box to the word that was copied, or else looked at most
+    // scroll a long document in its box to the word that was copied or, if none was, that was attended to most
     if (!what || what[0] !== "word" || area.scrollHeight <= area.clientHeight) return;
     const place = data.copied_from[what[1]] ?? best(attention[what[1]], 1)[0];
     if (place === undefined) return;
@@ -362,7 +362,7 @@
   document.addEventListener("keydown", (event) => event.key === "Escape" && pin(null));
   document.addEventListener("click", (event) => event.target.closest(".w, .t, .head, .strip, label, .right") || pin(null));
   for (const input of document.querySelectorAll("input[name=shade]")) {
-    input.checked = input.value === "automatic"; // Firefox remembers what was chosen before a reload
+    input.checked = input.value === "automatic"; // Firefox remembers the choice before a reload
     input.addEventListener("change", () => {
       mode = input.value;
       paint();

@@ -132,7 +132,7 @@ def test_swapped_files_are_noticed_by_what_they_hold(tmp_path, capsys):
     files = [write(tmp_path / "one", ["a b"]), write(tmp_path / "two", ["a <unk>"])]
     assert main(files) == 0
     out, err = capsys.readouterr()
-    assert "only the references hold symbols" in err and "two: 1 of 1 lines" in err and "warning" not in out
+    assert "only the references contain symbols" in err and "two: 1 of 1 lines" in err and "warning" not in out
     assert main([*files, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 

@@ -291,7 +291,7 @@ def test_sheets_show_sentences_as_people_read_them(tmp_path, capsys):
     common = ["make", f"--source={tmp_path / 'src'}", *systems, "--items=1", "--annotators=1"]
     assert main([*common, f"--out={tmp_path / 'out'}", f"--key={tmp_path / 'key'}"]) == 0
     warning = capsys.readouterr().err
-    assert 'raw: 1 of 1 lines hold BPE marks ("@@")' in warning and warning.count("warning") == 1
+    assert 'raw: 1 of 1 lines contain BPE marks ("@@")' in warning and warning.count("warning") == 1
     table = (tmp_path / "out" / "annotator-1.csv").read_text(encoding="utf-8-sig")
     rows = list(csv.reader(io.StringIO(table, newline="")))
     assert rows[1][3] == "One. Two <b>." and sorted(row[4] for row in rows[1:]) == ["a b . c d ."] * 2 + ["a@@ b"]
