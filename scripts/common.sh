@@ -17,7 +17,7 @@ say() {
     echo "== $*" >&2
 }
 
-[ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -ge 404 ] || die "bash $BASH_VERSION: bash 4.4 or a newer one is needed"
+[ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -ge 404 ] || die "bash $BASH_VERSION: bash 4.4 or newer is needed (macOS: brew install bash)"
 
 # Ctrl-C ends a script even if the running command handles the signal in another way.
 trap 'exit 130' INT

@@ -30,8 +30,8 @@ def _probe(function: _Probe) -> _Probe:
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's own.
 
-    torch.compile uses these operators for CPUs. They have no public names, so they are tested before use. If they do
-    not work, torch's ordinary products are used for generation.
+    torch.compile uses these operators for CPUs. The operators have no public names, so they are tested before use. If
+    they do not work, torch's ordinary products are used for generation.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -97,7 +97,7 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
     """Multiply rows by a packed weight, after rounding the rows to multiples of 1/levels. Returns (n, out).
 
     In torch's dynamic quantisation (``linear_dynamic``), all rows have a common scale, so the result of a row depends
-    on the other rows. Here the scale is fixed.
+    on the other rows. In this function, the scale is fixed.
 
     Args:
         x: rows (n, in) in float32, between -1 and 1.

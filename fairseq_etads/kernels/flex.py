@@ -4,8 +4,8 @@ Shapes: B batch, H heads, T query length, S key length, D head width. No T x S t
 dtype of the keys, so that half precision uses tensor cores. FlexAttention does not support dropout of attention
 weights, and has no backward pass on CPUs. This module has not been run on a GPU yet (docs/gpu-evidence.md).
 
-Saliency-selection cannot be computed in this way. Its gate needs a second dot product for each pair of words, but the
-modifiers of FlexAttention can only read one score and the elements that they index.
+Saliency-selection cannot be computed with FlexAttention. The gate needs a second dot product for each pair of words,
+but the modifiers of FlexAttention can only read one score and the elements that they index.
 """
 
 import functools
@@ -106,8 +106,8 @@ def flex_attention(
         padding: (B, S), True at padding. The output for a document that consists of padding is 0.
 
     Returns:
-        (B, H, S, D), or None if the kernel cannot be compiled. In this case, the reason is logged and :func:`problem`
-        returns it from then on.
+        (B, H, S, D), or None if the kernel cannot be compiled; the reason is then logged, and :func:`problem` returns
+        it in later calls.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:

@@ -208,7 +208,7 @@ def _default_form(q: Tensor, work: torch.dtype) -> str:
 
     Inside ``torch.compile``, the form is never "columns".
     """
-    if torch.compiler.is_compiling():  # the columns would break the graph
+    if torch.compiler.is_compiling():  # columns would cause a graph break
         return _form_with_bias(q.shape[2])
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
     form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
@@ -231,7 +231,7 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
         return _form_with_bias(q.shape[2])
     if kernel == "auto":
         return _default_form(q, work)
-    if torch.compiler.is_compiling():  # a warning would break the graph
+    if torch.compiler.is_compiling():  # a warning would cause a graph break
         return "flex" if kernel == "flex" and not dropout_p else _default_form(q, work)
     if kernel == "flex":
         reason = flex.problem(q, dropout_p)
@@ -299,8 +299,8 @@ def focus_attention(
       a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result is then
       at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer documents
       (bench_focus_attention.py).
-    - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). This is as exact as the kernel's q k^T on every
-      device.
+    - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). The result is as exact as the kernel's q k^T on
+      every device.
     - "blocks": like "bias", but for one block of queries at a time. Masks have at most ``BIAS_ELEMENTS`` elements and
       are recomputed in the backward pass.
     - "flex": torch's FlexAttention computes f in float32 inside its kernel, and products in the dtype of ``k``.

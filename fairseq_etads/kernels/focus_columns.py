@@ -2,7 +2,7 @@
 
 Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C columns with
 the bias, G columns for its gradient. The columns are appended to queries and keys. They add the focal bias to the dot
-products, so that no T x S tensor is needed. docs/experiments.md shows how exact this is.
+products, so that no T x S tensor is needed. docs/experiments.md reports how exact the results are.
 """
 
 import math
@@ -26,7 +26,7 @@ multiples of x^2.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
-PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
+PADDING_SCORE = -1e9  # its exp() is 0 in float32; unlike with -inf, rows without real tokens stay finite
 
 
 class Focus(NamedTuple):
@@ -95,7 +95,7 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
         focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
         square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
         reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
-        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # keeps log2 finite at strength 0
+        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # keeps log2 finite if the strength is 0
         unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
         exact = torch.round(coefficients / unit) * unit
@@ -127,8 +127,8 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of 8.
 
-    Fused kernels require this width of heads. C itself also becomes a multiple of 8. The columns of keys are expanded
-    to (B, H, S, C).
+    Fused kernels require this for the width of heads. C is also padded to a multiple of 8. The columns of keys are
+    expanded to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -180,7 +180,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # documents without words in this part
+        first = first.masked_fill(first.isinf(), 0.0)  # for documents without words in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)

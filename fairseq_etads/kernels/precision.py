@@ -1,7 +1,7 @@
 """Linear layers that compute in float32 inside half-precision models.
 
-Half precision is too coarse for positions in a document and for decisive logits. For example, bfloat16 numbers near 400
-are multiples of 2, so that a position would be rounded to 2 tokens.
+Half precision is too coarse for positions in a document and for decisive logits. For example, bfloat16 rounds positions
+near 400 to multiples of 2.
 """
 
 import torch

@@ -52,8 +52,8 @@ class _WordLogProbs(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
     The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, columns (M, K) below V, the number V,
-    and a list of columns that the sum leaves out, or None for no sum. The outputs are (M, K) and (M,), at least
-    float32. The latter are zeros if no sum is requested.
+    and a list of columns that the sum leaves out, or None for no sum. The outputs are the selected columns (M, K) and
+    the sum (M,), at least float32. If no sum is requested, it is 0.
 
     Only one backward pass is possible, because it overwrites the logits with their gradient.
     """

@@ -22,8 +22,8 @@ _CACHED = 2**19
 class _StepGradients:
     """Records from the backward passes of decoding steps, for the gradient of a tensor that the steps share.
 
-    The backward pass of the shared tensor consumes the records. Remaining records are discarded at the start of another
-    backward pass. They can remain after a pass that was interrupted or needed no gradient of the shared tensor.
+    The backward pass of the shared tensor consumes the records. Records can remain if a pass was interrupted or needed
+    no gradient of the shared tensor. Remaining records are discarded at the start of another backward pass.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class SharedKeys:
     ) -> Tensor:
         """Compute e_tj = v · tanh(q_t + k_j [+ c_tj w_c]).
 
-        This is the attention of Bahdanau et al. 2014 or, with coverage, equation 11 of See et al. 2017.
+        These are the scores of Bahdanau et al. 2014 or, with coverage, of See et al. 2017, equation 11.
 
         Args:
             query: queries q (B, T, A) from the decoder, including the bias.
@@ -283,7 +283,7 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Split documents into blocks. On a CPU, the values (n, T, S, A) of a block fit in the cache; else there is one."""
+    """Split documents into blocks with values (n, T, S, A) that fit in the cache of a CPU, or one block on a GPU."""
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)

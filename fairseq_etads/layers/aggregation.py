@@ -65,9 +65,8 @@ class Aggregation(nn.Module):
 class EncoderGate(nn.Module):
     """Gates each encoder state before the decoder reads it (Gated ES-Trans, equations 4 and 5).
 
-    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s represents the whole document. It is the state of the
-    document's last real token, the end symbol. W_g is stored as two halves, and the half for s is applied once per
-    document.
+    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the document's last real token, the end
+    symbol, represents the whole document. W_g is stored as two halves, and the half for s is applied once per document.
     """
 
     def __init__(self, embed_dim: int):

@@ -1,8 +1,8 @@
 """Incremental decoding in which the beams of a document share the document's tensors.
 
 fairseq repeats the encoder's output, and therefore all projected keys and values, for each beam, and copies all caches
-when hypotheses are reordered. Here, a document has only one row. Its beams are rows of queries to the same keys, and
-reordering hypotheses does not move any key or value.
+when hypotheses are reordered. Here, a document has only one row. The beams of a document are rows of queries to the
+same keys, and reordering hypotheses does not move any key or value.
 
 - Values that are computed once per document, such as projected keys and values, are stored in :attr:`BeamState.memory`.
 - The earlier steps of the decoder are stored as a row per document, with a column for each beam and step. With a mask,
@@ -92,7 +92,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)
         if parents.size(1) != self.beam:
-            self._free_steps = 0  # the free columns were allocated for the old number of beams
+            self._free_steps = 0  # free columns were allocated for the old number of beams
         self.documents, self.beam = parents.shape
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
@@ -102,7 +102,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # Documents differ in their numbers of visible columns. Documents with fewer keep some invisible columns.
+        # Documents differ in their numbers of visible columns. Documents with fewer visible columns keep some invisible
+        # ones.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():

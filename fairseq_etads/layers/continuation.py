@@ -1,8 +1,8 @@
 """Continuation features, which tell copy attention where the summary was copied from, so that it can continue there.
 
 From the states of a recurrent encoder, a pointer can see which words are adjacent, so it soon learns to continue where
-it stopped. A Transformer must learn this over two layers, unless these features are provided. They depend only on words
-and need no recurrence, so they also cost little in training, where all steps are computed at once.
+it stopped. A Transformer must learn this over two layers, unless these features are provided. The features depend only
+on words and need no recurrence, so they also cost little in training, where all steps are computed at once.
 """
 
 from typing import NamedTuple, Tuple
@@ -36,8 +36,8 @@ class CopyHistory(NamedTuple):
         """Compute the history of the last ``steps`` of T' steps.
 
         Args:
-            previous: (N, T'), int64, ids of the start symbol and the words so far in the dictionary. These ids also
-                distinguish unknown words of the copy tail.
+            previous: (N, T'), int64, ids of the start symbol and the words so far in the dictionary, which also
+                distinguish the words of the copy tail.
             source: documents (B, S), as ids of the dictionary. N is a multiple of B.
             steps: number of last steps to return.
             unk: id of the unknown word, which represents many words and therefore matches none.
@@ -48,7 +48,7 @@ class CopyHistory(NamedTuple):
         # Mark the words written before each step, in a faster way if only the last step is needed.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
-        # and the previous step and position also matched
+        # the previous position must also match the previous word
         follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))
         return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
 

@@ -126,8 +126,8 @@ class WordRequest:
     """Request for the words that a loss needs, passed as an argument of a model's forward pass.
 
     A decoder may return the :class:`WordLogProbs` of only these words instead of a distribution over all words. The
-    request also informs the decoder that the loss depends on the whole output layer. It is an argument so that it
-    reaches a model inside DistributedDataParallel, which must read the output layer during the forward pass.
+    request also informs the decoder that the loss depends on the whole output layer. Requests are arguments so that
+    they reach a model inside DistributedDataParallel, which must read the output layer during the forward pass.
 
     Attributes:
         target: (N, T), int64, ids of the dictionary.
@@ -145,8 +145,8 @@ class WordRequest:
 class DecoderOutput:
     """The output of a decoder for N hypotheses of T words.
 
-    fairseq expects a pair of a tensor and a dictionary. It reads "attn" and "inner_states" from the dictionary, and
-    replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
+    fairseq expects a pair of a tensor and a dictionary. From the dictionary, fairseq reads "attn" and "inner_states".
+    The tensor is replaced with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
 
     Attributes:
         logits: (N, T, C), or the input of the output layer, (N, T, d), if ``words`` is given.
@@ -248,7 +248,7 @@ class PointingDecoder:
             memory: encoder states (S, B, E) for the pointer.
             tokens: ids of the previous words in the dictionary (N, T or more).
             encoder_out: output of the encoder.
-            request: request of a loss. If given, ``words`` is set, and the states are not replaced with logits.
+            request: request of a loss. With a request, ``words`` is set, and states are not replaced with logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:

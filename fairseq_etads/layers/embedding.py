@@ -45,8 +45,8 @@ class VocabularyEmbedding(nn.Embedding):
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid this,
-        # but importing it takes a second.
+        # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the
+        # initialisation, but takes a second to import.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight

@@ -68,11 +68,11 @@ class FocalNetwork(nn.Module):
 
         sigma = m sigmoid(<u_h, U_d,h> - log(max(m / N, 2) - 1))
 
-    Its initial value is N, or half of the length of documents shorter than 2 N.
+    The initial scope is N, or half of the length of documents shorter than 2 N.
 
     Args:
         embed_dim: d_m, the width of the states.
-        num_heads: H. Each head has its own slice of u and its own vectors U_c and U_d.
+        num_heads: H, the number of heads, each with its own slice of u and its own vectors U_c and U_d.
         center: one of ``CENTERS``.
         initial_scope: initial scope of each head; see ``SCOPES_HELP``.
         strength: one of ``STRENGTHS``. "learned" adds a factor of the bias for each head, ``strength`` (H,), which is
@@ -305,7 +305,7 @@ class EncoderAttention(MultiheadAttention):
     def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
         """Return whether to compute the weights in blocks.
 
-        This is the case on a CPU for many weights with dropout and a gradient, unless an option needs all weights.
+        Blocks are used on a CPU for many weights with dropout and a gradient, unless an option needs all weights.
         """
         if need_weights or any(value is not None for value in options.values()):
             return False
@@ -316,7 +316,7 @@ class EncoderAttention(MultiheadAttention):
 def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
     """Return whether a module computes fairseq's attention, without mechanisms of this project.
 
-    Such a module reads the weights of its layers instead of calling them.
+    fairseq's attention reads the weights of its layers instead of calling the layers.
     """
     return type(module) in (MultiheadAttention, EncoderAttention)
 

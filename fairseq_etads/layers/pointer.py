@@ -76,10 +76,9 @@ class PointerOutput:
         vocab: vocabulary of the batch. N is a multiple of its number of documents.
         kind: "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
-            other one could produce then have probability 0. Their probability in the mixture is available from
-            :meth:`mixed`.
-        selective: whether words of the document without copy attention have probability 0. Otherwise, they have the
-            smallest possible probability, so that the loss stays finite.
+            other one could produce then have probability 0. For probabilities in the mixture, see :meth:`mixed`.
+        selective: whether words of the document without copy attention have probability 0 instead of the smallest
+            possible probability, which keeps the loss finite.
     """
 
     log_copy: Tensor
@@ -118,7 +117,7 @@ class PointerOutput:
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # If λ = 1, rows without masked words must not change. Neither must documents without words.
+        # If λ = 1, rows without masked words and documents without words must not change.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -134,7 +133,7 @@ class PointerOutput:
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
-        smallest = torch.finfo(sums.dtype).tiny  # its logarithm and the gradient of the logarithm are finite
+        smallest = torch.finfo(sums.dtype).tiny  # has a finite logarithm, with a finite gradient
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
@@ -183,7 +182,7 @@ class PointerOutput:
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # other operations need the unchanged scores for their gradients
-            # Use a separate column for fillers. In column 0, each filler would add the gradient of bos once more.
+            # Use a separate column for fillers. In column 0, each filler would add the gradient of bos another time.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
@@ -308,7 +307,7 @@ class PointerHead(nn.Module):
     def begin_generating(self, probability: float) -> None:
         """Initialise p_gen to this value in all states: w to 0 and b to the logit of the value.
 
-        A pretrained decoder can already generate words. Otherwise, half of their probability would be lost to the
+        A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability would be lost to the
         untrained copy attention.
         """
         nn.init.zeros_(self.gate.weight)

@@ -34,7 +34,7 @@ class SentenceFeatures(nn.Module):
 
     In features 5 to 7, each distinct word is counted once. The weight of a word is the negative logarithm of its
     expected count in 500 words, at least 0, which is estimated from the dictionary's counts. Different unknown words
-    remain distinct. Their weight is the weight of the rarest known word.
+    remain distinct and have the weight of the rarest known word.
 
     Args:
         dictionary: the dictionary of V known words, with their counts.
@@ -144,7 +144,7 @@ class PooledSentences(nn.Module):
         tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
         self.places = nn.ModuleList(tables)
         for table in tables:
-            nn.init.zeros_(table.weight)  # so that positions absent from the training documents have no influence
+            nn.init.zeros_(table.weight)  # positions that are absent in training must have no influence
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)
 
@@ -175,7 +175,7 @@ class PooledSentences(nn.Module):
 
 
 class DocumentScores(nn.Module):
-    """Compute logits of sentences from their states, their vectors, and a vector of the document.
+    """Computes logits of sentences from their states, their vectors and a vector of the document.
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
@@ -183,7 +183,7 @@ class DocumentScores(nn.Module):
         states: width of h.
         vectors: width of x.
         width: width of d and of the hidden layer.
-        dropout: the module that applies dropout.
+        dropout: module that applies dropout.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):

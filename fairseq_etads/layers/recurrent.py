@@ -388,7 +388,7 @@ class OutputLayer(nn.Module):
     Args:
         weight: weight (V, E), or a shared table that begins with these rows.
         words: V, the number of words.
-        bias: whether to learn a bias. Otherwise, the bias is constantly 0.
+        bias: whether to learn a bias instead of using the constant 0.
     """
 
     bias: Tensor
@@ -396,7 +396,7 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # a column, so that rows of the bias can be looked up
+        column = torch.zeros(words, 1)  # a column, so that the bias can be looked up by rows
         if bias:
             self.bias = nn.Parameter(column)
         else:

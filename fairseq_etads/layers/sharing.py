@@ -50,7 +50,7 @@ def shared_names(model: nn.Module) -> Dict[str, str]:
 
 
 def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
-    """Store shared tensors once (a hook for ``state_dict``). Otherwise, a checkpoint from a GPU would contain both."""
+    """Store shared tensors only once in checkpoints, even in those from a GPU (a hook for ``state_dict``)."""
     for name in shared_names(model):
         state_dict.pop(prefix + name, None)
 

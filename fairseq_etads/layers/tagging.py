@@ -57,7 +57,7 @@ class SpellingEncoder(nn.Module):
         lengths = to_device(torch.tensor([len(word) - self.width for word in spelled]), tokens.device)
         # True after the last window of a word
         behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]
-        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the minimum of ReLU
+        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # ReLU is at least 0
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
@@ -127,7 +127,7 @@ def words_by_sentence(
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    # wait only once for a GPU
+    # copy both numbers at once, to wait for a GPU only once
     last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
     count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)

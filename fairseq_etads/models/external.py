@@ -1,7 +1,7 @@
 """Use models from outside this project, mainly fairseq's own, with ``--task summarization``.
 
-These models do not support the dictionary's copy tail. They embed and generate the known words, and read all other
-words as the unknown word.
+Such models do not support the dictionary's copy tail. They embed and generate the known words, and read all other words
+as the unknown word.
 """
 
 import copy
@@ -52,7 +52,7 @@ def check_evaluated(cfg: Any) -> None:
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # could run for ever or use all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # its evaluation could run for ever or use all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
@@ -103,7 +103,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task with dictionaries without copy tail
+    known = copy.copy(task)  # a copy of the task, with dictionaries that lack the copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -125,8 +125,8 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
     """Configure models that fairseq has prepared, so that they return attention and use the requested number of beams.
 
     Without --print-alignment, fairseq's convolutional models return no attention, which --replace-unknown and other
-    options need. Their products also assume that the number of rows per document equals the value of --beam at the time
-    of preparation. With another number of rows, the products are wrong or fail.
+    options need. Products in these models also assume that the number of rows per document equals the value of --beam
+    at the time of preparation. With another number of rows, the products are wrong or fail.
 
     Args:
         models: the models.

@@ -50,8 +50,8 @@ class CheckpointWords:
         Args:
             name: name of the parameter.
             given: table of the checkpoint (R, …).
-            parameter: table of the model (V, …). Its rows are kept for words that only pad fairseq's dictionary and are
-                missing in the checkpoint.
+            parameter: table of the model (V, …), which keeps its rows for words that only pad fairseq's dictionary and
+                are missing in the checkpoint.
 
         Raises:
             ValueError: R differs from the number of words in the file, or the file lacks a known word of the data.

@@ -74,7 +74,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
-        if not task.is_loading:  # the checkpoint contains its word vectors
+        if not task.is_loading:  # a checkpoint already contains word vectors
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
@@ -106,7 +106,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise(model, config)
-        if str(config.sentence_attention) == "extractor":  # the extractor's weights are usually loaded
+        if str(config.sentence_attention) == "extractor":  # leave out the extractor, which usually loads its weights
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
@@ -178,8 +178,8 @@ OUTPUT_LAYER = "decoder.output_projection"
 def initialise(model: nn.Module, config: Any) -> None:
     """Initialise all modules of a new model except tables of vectors, which :func:`new_table` initialises.
 
-    Without ``--paper-init`` and ``--uniform-init``, modules keep their own initial values. So does, in all cases, the
-    module :class:`~fairseq_etads.layers.continuation.Continuation` of a pointer.
+    Without ``--paper-init`` and ``--uniform-init``, modules keep their own initial values. A pointer's module
+    :class:`~fairseq_etads.layers.continuation.Continuation` keeps them in all cases.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)

@@ -301,8 +301,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def candidates(self, src_tokens: Tensor) -> Candidates:
         """Choose the words of the softmax for documents (B, S).
 
-        In training, the documents in a batch share a list of candidates. Otherwise, each document has its own list, so
-        that its summary does not depend on the batch.
+        In training, the documents in a batch share a list of candidates. In evaluation, each document has its own list,
+        so that its summary does not depend on the batch.
         """
         texts = src_tokens
         if self.source_words is not None:
@@ -370,7 +370,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
         """Return the mask (N, T) of steps that start a sentence, or None without a selector.
 
-        These are the first step and the steps after a sentence mark.
+        Sentences start in the first step and after each sentence mark.
 
         Args:
             steps: previous words (N, T).
@@ -409,7 +409,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         # Padding on the right can be ignored, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # Unbind the steps once. Indexing each step would create a gradient tensor of the size of all steps every time.
+        # Unbind the steps once. Indexing would create a gradient tensor of the size of all steps in each step.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -556,8 +556,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         bounded: bool,
     ) -> DecoderOutput:
         """Replace readouts (N, T, R) with logits (N, T, C), and add the vocabulary and the pointer's decisions."""
-        # In a search, the vocabulary and its rows are cached between steps. In training, they are computed in every
-        # call, because the rows have a gradient.
+        # In a search, the vocabulary and its rows are cached between steps. In training, the rows are computed in every
+        # call, because they have a gradient.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)

@@ -47,7 +47,7 @@ def memory_width(cfg: Any) -> int:
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the encoders in the recurrent family. It embeds words and factors, and selects rows of the output.
+    """Base class of the encoders in the recurrent family, for embedding words and factors and selecting documents.
 
     Args:
         cfg: options of the model.
@@ -118,7 +118,7 @@ class RecurrentEncoder(WordEncoder):
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # "gru" or "lstm" also appears in the names of the network's weights.
+        # The attribute is named "gru" or "lstm", so these names also occur in the names of weights.
         sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
@@ -192,7 +192,7 @@ class RecurrentEncoder(WordEncoder):
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
         """Compute vectors s (B, 2H) of documents (B, S) without factors.
 
-        They consist of the last forward state and the first backward state.
+        Each vector consists of the last forward state and the first backward state.
         """
         return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 

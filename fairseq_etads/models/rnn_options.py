@@ -324,10 +324,10 @@ class RecurrentConfig(PointerOptions):
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-# the widths sum to 55, as in the paper
+# the widths of the factors sum to 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: states of width 256, word vectors of width 128. The other values are from their code.
+# See et al. 2017, section 5: states of width 256, word vectors of width 128. All other values come from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,
     "encoder_hidden_size": 256,
@@ -347,7 +347,7 @@ _SEE: Dict[str, Any] = {
 _RAS: Dict[str, Any] = {
     "encoder": "conv",
     "encoder_embed_dim": 512,
-    "encoder_hidden_size": 512,  # the decoder's width defaults to this
+    "encoder_hidden_size": 512,  # also the decoder's width, by default
     "bridge": "zero",
     "attention_score": "dot",
     "readout": "none",
@@ -357,7 +357,7 @@ _RAS: Dict[str, Any] = {
 # Li, Zhu, Zhang and Zong 2018: the model that they train with entailment; see docs/entail.md.
 _ENTAIL: Dict[str, Any] = {
     "encoder_embed_dim": 300,
-    "encoder_hidden_size": 512,  # the decoder's width defaults to this
+    "encoder_hidden_size": 512,  # also the decoder's width, by default
     "readout_dim": 512,
     "encoder_gate": "selective",
     "rnn_cell": "lstm",
@@ -374,7 +374,7 @@ _ENTAIL: Dict[str, Any] = {
 # Chen and Bansal 2018: the abstractor; docs/rewrite.md lists the differences.
 _REWRITER: Dict[str, Any] = {
     "encoder_embed_dim": 128,
-    "encoder_hidden_size": 256,  # the decoder's width defaults to this
+    "encoder_hidden_size": 256,  # also the decoder's width, by default
     "encoder_projection": 256,
     "learnt_start": True,
     "rnn_cell": "lstm",

@@ -82,7 +82,7 @@ def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEm
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
-    if not task.is_loading:  # the checkpoint contains its word vectors
+    if not task.is_loading:  # a checkpoint already contains word vectors
         load_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
@@ -216,8 +216,8 @@ class ExtractorConfig(FairseqDataclass):
 class SentenceExtractor(Selector):
     """A GRU over vectors of sentences that predicts a logit for each sentence. The defaults follow Hsu et al. 2018.
 
-    With ``cross_fit``, the extractor contains a second extractor, ``other``. It is trained on the documents in fold 0,
-    and the first one on the documents in fold 1; see :meth:`folds`.
+    With ``cross_fit``, the extractor contains a second extractor, ``other``. The second extractor is trained on the
+    documents in fold 0, and the first one on the documents in fold 1; see :meth:`folds`.
     """
 
     unit = "sentences"
@@ -262,9 +262,9 @@ class SentenceExtractor(Selector):
         Args:
             src_tokens: the documents.
             src_lengths: ignored.
-            held_out: whether the documents are the training documents. If so, and with ``cross_fit``, each document is
-                scored by the extractor that has not seen it. Otherwise, the logits are the mean of both extractors or,
-                in training, the logits from the extractor that has seen the document.
+            held_out: whether the documents are the training documents. With ``cross_fit``, each training document is
+                scored by the extractor that has not seen it. If ``held_out`` is False, the logits are the mean of both
+                extractors or, in training, the logits from the extractor that has seen the document.
         """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
@@ -314,8 +314,8 @@ class SentenceExtractor(Selector):
     def folds(self, src_tokens: Tensor) -> Tensor:
         """Return the half of the training documents, 0 or 1, to which each document (B, S) belongs. Returns (B,).
 
-        The half is the parity of the sum of the first words' ids. It therefore stays the same after training and does
-        not depend on the document's position in the data.
+        The half is the parity of the sum of the first words' ids. Therefore, the half stays the same after training and
+        does not depend on the document's position in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)

@@ -1,7 +1,7 @@
 """The Transformer family, from the inside out: attention, layers, encoder, decoder, and one model for all presets.
 
 The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so the weights of a plain
-Transformer can be loaded into them. If a mechanism is switched off, they compute the same results as fairseq. Tensors
+Transformer can be loaded into them. If a mechanism is switched off, the results are the same as in fairseq. Tensors
 have the shape (T, B, d_m), as everywhere in fairseq's Transformer.
 """
 
@@ -85,7 +85,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             # The gate's logits are not scaled by sqrt(D). Queries and keys have unit size, so small weights keep the
-            # gate near one half at first. With larger weights, it would be saturated.
+            # gate near one half at first. With larger weights, the gate would be saturated.
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
         has_slope = saliency and gate != "sigmoid"
@@ -109,7 +109,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
         Args:
             query: queries (T, B, d_m), or (T, B * beam, d_m). The beams of a document are adjacent and share its keys.
-            key: encoder states (S, B, d_enc), also used as values. They are not read after the first cached step.
+            key: encoder states (S, B, d_enc), also used as values, but not read after the first cached step.
             key_padding_mask: (B, S), True at padding.
             incremental_state: cache of the document's projected keys, values and gate keys.
             need_weights: whether to return the weights that sum to 1, averaged over heads, (B * beam, T, S); see
@@ -427,7 +427,7 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Return the number of preceding words that are needed."""
+        """Return the number of preceding words that the maps read."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
@@ -534,7 +534,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
         The decoder attends to the states in "encoder_out", after the optional aggregation and gate. Aggregated states
         describe many words at once, so the pointer reads "last_states" instead, the states of the last layer without
-        aggregation. They are also gated, so that the gate applies to the whole decoder.
+        aggregation. These states are also gated, so that the gate applies to the whole decoder.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
@@ -633,8 +633,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             features_only: whether to return the input of the output layer in place of logits.
             request: words that a loss needs, instead of logits for all words.
         """
-        # If this flag is set, fairseq always uses the padding mask. Otherwise, it waits for the GPU to check whether
-        # there is padding.
+        # With this flag, fairseq always uses the padding mask. Without the flag, fairseq waits for the GPU to check
+        # whether there is padding.
         self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
@@ -703,7 +703,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
             ValueError: an option conflicts with other options, the dictionaries or the task's lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
-        if task.is_loading:  # the checkpoint contains its word vectors
+        if task.is_loading:  # a checkpoint already contains word vectors
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
@@ -753,7 +753,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # a shared table, where documents have more words
+        if words < embed_tokens.num_embeddings:  # the table is shared, and documents have more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

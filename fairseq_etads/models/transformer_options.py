@@ -31,7 +31,7 @@ class EncoderConfig(EncDecBaseConfig):
     """Options with the prefix ``encoder_``, which fairseq stores in a nested config."""
 
     gate: bool = field(
-        default=False, metadata={"help": "gate each encoder state depending on itself and the document's last state"}
+        default=False, metadata={"help": "gate each encoder state, based on this state and the document's last state"}
     )
     neighbours: int = field(
         default=0,
@@ -88,8 +88,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "help": "kernel of focus-attention. auto: the fastest kernel that is known to be exact on the device; "
             "flex: FlexAttention, for GPUs, without --attention-dropout (not run on a GPU yet); fused: the bias in "
-            "columns; plain: a bias for each pair of words. If flex or fused cannot be used, auto replaces it with a "
-            "warning"
+            "columns; plain: a bias for each pair of words. If flex or fused cannot be used, auto is used instead, "
+            "with a warning"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
@@ -160,7 +160,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
 
 
-# Options of TransformerConfig that are meaningless here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that these models do not support: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -281,7 +281,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
-    # Aggregation Transformer, section 4.1: "all dropout = 0.1". The paper does not state the width, so it is ETADS's.
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". The paper does not state the width, so use ETADS's.
     "aggregation_transformer": {
         **_PLAIN,
         **_SINUSOIDAL,

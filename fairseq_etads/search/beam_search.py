@@ -38,7 +38,7 @@ class SearchRequest:
     Attributes:
         settings: settings, resolved for these models (:meth:`SearchSettings.resolved`).
         special: ids of the special tokens.
-        strategy: fairseq's search object, which selects extensions. It is not modified.
+        strategy: fairseq's search object, which selects extensions and is not modified.
         models: models of the ensemble, in evaluation mode.
         terms: terms that change the scores of words, in order, with models in evaluation mode.
         dictionary: the target dictionary.
@@ -83,7 +83,7 @@ class BeamSearch:
         self.source = Source.of(net_input, request.special.eos, request.special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         limits = self._length_limits()
-        self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), before the end symbol
+        self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), without the end symbol
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
@@ -125,7 +125,7 @@ class BeamSearch:
             limits,
             unknown_allowed=settings.unk_penalty < math.inf,
         )
-        self.packed_constraints = packed  # on the CPU, for the strategy
+        self.packed_constraints = packed  # for the strategy, which reads them on the CPU
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
@@ -145,8 +145,8 @@ class BeamSearch:
                     f"--match-source-len: a document has {longest} tokens, but the models have positions only "
                     f"for summaries of {settings.max_len - 1} tokens (--truncate-source shortens documents)"
                 )
-            # As in fairseq, this limit is the same for all documents. The rule end_at_source_length ends each summary
-            # at the length of its own source.
+            # As in fairseq, the limit is the same for all documents. The rule end_at_source_length ends each summary at
+            # the length of its own source.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
@@ -174,7 +174,7 @@ class BeamSearch:
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
         beam = widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
-        longest = self.max_len + 1  # with the end symbol
+        longest = self.max_len + 1  # including the end symbol
         self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
         self.done = Finished(self.documents, beam, longest, self.device, by_score)

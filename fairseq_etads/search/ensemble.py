@@ -79,7 +79,7 @@ class Member:
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
-            # in place, because the memory is reused; see inference.WideLinear
+            # work in place, because the memory is reused; see inference.WideLinear
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
@@ -125,7 +125,7 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
-        # Collect these modules once: fairseq would search all modules for them at every step.
+        # Collect the modules with a state once; fairseq would search for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
@@ -320,7 +320,7 @@ def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
-    total = widest.clone()  # the only allocation of this size
+    total = widest.clone()  # the only large allocation
     for x in log_probs:
         if x is not widest:
             part = total[..., : x.size(-1)]

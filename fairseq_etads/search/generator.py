@@ -158,7 +158,7 @@ class SummaryGenerator:
             bos_token: start symbol, if it differs from the end symbol.
             encoded: cache of the models' outputs for this batch, which further calls with the same batch can use.
             on_step: function called after each step of the search with the best hypothesis of each document so far
-                (:class:`~fairseq_etads.search.progress.BestSoFar`). Its exceptions end the search.
+                (:class:`~fairseq_etads.search.progress.BestSoFar`). An exception in this function ends the search.
 
         Returns:
             The hypotheses of each document, best first: "tokens" (T,) including the end symbol, "score",

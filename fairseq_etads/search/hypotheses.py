@@ -105,7 +105,7 @@ def recombined(
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
-    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # one number per group
+    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each group
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)

@@ -39,7 +39,7 @@ from .penalties import check_choice
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer for CPUs. Its weight is packed once into the layout of the processor's matrix kernels.
+    """A linear layer for CPUs with a weight that is packed once into the layout of the processor's matrix kernels.
 
     The unpacked weight is kept, because some of fairseq's attention modules read it instead of calling the layer.
 
@@ -138,7 +138,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadMemory(threading.local):
-    """Separate memory for each thread. It is empty in a copy and in another process."""
+    """Separate memory for each thread, which is empty in a copy and in another process."""
 
     result: Optional[Tensor] = None
 
@@ -153,8 +153,9 @@ OUTPUT_BLOCK = 4096
 class WideLinear(nn.Module):
     """An output projection that processes one block of the vocabulary at a time and reuses the memory of its result.
 
-    Otherwise the operating system would have to allocate and clear tens of megabytes for the result of each step, which
-    can take longer than the product. **Each call overwrites the result of the previous call in the same thread.**
+    With new memory, the operating system would have to allocate and clear tens of megabytes for the result of each
+    step, which can take longer than the product. **Each call overwrites the result of the previous call in the same
+    thread.**
 
     Args:
         weight: weight (V, in) of the projection.
@@ -200,7 +201,7 @@ class DocumentAttention(nn.Module):
     """fairseq's self-attention over a document, computed by calling its layers instead of reading their weights.
 
     Args:
-        attention: attention module of an encoder layer. Its linear layers are used.
+        attention: attention module of an encoder layer, which contributes its linear layers.
     """
 
     takes_joint_projection = True
@@ -429,7 +430,7 @@ def _join_projections(attention: Any) -> None:
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
         return
     weight = torch.cat([part.weight for part in parts])
-    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # this draws no random numbers
+    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init draws no random numbers
     joint.weight.copy_(weight)
     joint.bias.copy_(torch.cat([part.bias for part in parts]))
     attention.joint_proj = joint
@@ -439,8 +440,8 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     """Create the replacement of a linear layer in a copy."""
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
-    # fairseq's attention reads the weights of its layers. In a search, this project's attention modules always call
-    # their layers instead.
+    # fairseq's attention reads the weights of its layers. In a search, this project's attention modules call their
+    # layers instead.
     reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
@@ -456,9 +457,10 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
 
 
 def _takes_over_relu(layer: Any, name: str) -> bool:
-    """Return whether a linear layer can apply the ReLU that follows it. If so, remove the separate activation.
+    """Return whether a linear layer can apply the ReLU that follows it, and if so, remove the separate activation.
 
-    This saves a pass over the activations of the feed-forward sublayer, which are four times as wide as all others.
+    Without this activation, there is one pass less over the feed-forward sublayer, which is four times as wide as other
+    layers.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
@@ -508,8 +510,8 @@ class InferenceModel:
     """A model and its copy for inference, which is created on demand and again after the model has changed.
 
     Several threads may share the copy: a forward pass changes only buffers that are separate for each thread
-    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. It is
-    then created again on demand.
+    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The copy
+    is then created again on demand.
 
     Args:
         model: one of this project's models, which is not modified.

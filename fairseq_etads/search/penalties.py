@@ -29,7 +29,7 @@ Number = TypeVar("Number", int, float, Tensor)
 
 
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``. Otherwise raise a ValueError with the option and its choices."""
+    """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {listed(choices)}')
     return value
@@ -175,7 +175,7 @@ class Scoring:
                 document.
             cost: cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
-            gain: upper bound for the increase of log P in each remaining step. It is 0 unless a negative --unkpen
+            gain: upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen
                 rewards the unknown word or a term of the search adds to log P.
 
         log P only decreases, and lp is monotone in the length, so log P / lp is largest for the shortest or the longest

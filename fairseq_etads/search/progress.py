@@ -11,7 +11,7 @@ from .hypotheses import ActiveHypotheses, Finished, take_beams
 class StepAttention(NamedTuple):
     """Attention to the document and copy distribution at one step: (S,), or (B, beam, S) for a batch.
 
-    Each is None if the models do not return it.
+    A field is None if the models do not return its value.
     """
 
     attention: Optional[Tensor] = None

@@ -60,8 +60,8 @@ def score_references(
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
-        # Words that the model cannot produce become the unknown word, as in training. Otherwise a single such word
-        # would give the whole reference probability 0.
+        # As in training, words that the model cannot produce become the unknown word. Otherwise, a reference with such
+        # a word would have probability 0.
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1

@@ -19,7 +19,7 @@ class Source(NamedTuple):
     """Padding and lengths of the documents in a search."""
 
     padding: Optional[Tensor]  # (B, S), True at padding; None if the source does not consist of tokens
-    lengths: Tensor  # (B,), counted as in fairseq
+    lengths: Tensor  # number of tokens (B,), as counted by fairseq
     width: int  # S
 
     @classmethod
@@ -54,14 +54,14 @@ class Step:
     """The data of a search step that rules read and change, for B remaining documents and W words.
 
     Attributes:
-        number: number of the step, from 0. It is also the number of words so far.
+        number: number of the step, from 0, which is also the number of words so far.
         lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
         live: hypotheses so far, for all beams even in the first step.
         source: the documents.
         longest: (B,), maximum number of tokens in each summary before the end symbol.
         dictated: (B,), next word of each document's prefix, or padding if the prefix has ended; None after the end of
             all prefixes.
-        forced: (B,), bool, True for documents with a word in ``dictated``; None if ``dictated`` is.
+        forced: (B,), bool, True for documents with a word in ``dictated``; None if ``dictated`` is None.
         decided_against: mask of words; see :attr:`Ensemble.decided_against`.
         constraints: packed constraints (B, n), or None.
         unknown, end: (B, beam), scores of the unknown word and the end symbol before any rule.
@@ -157,8 +157,8 @@ class EndAtGreatestLength:
 
     Args:
         shortest_limit: first step in which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol. This is the case with ``--exact-length``, where the
-            model does not choose the end.
+        ending_is_free: whether the score ignores the end symbol, as with ``--exact-length``, where the model does not
+            choose the end.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -176,8 +176,8 @@ class EndAtGreatestLength:
 def keep_to_prefix(step: Step) -> None:
     """``--prefix-size``: allow only the next word of the prefix, until the prefix ends.
 
-    If this word has probability 0, it receives the unknown word's score. This happens to words outside the document's
-    list (``--large-vocabulary-trick``) and to the unknown word if it is forbidden.
+    If this word has probability 0, it receives the unknown word's score. The probability is 0 for words outside the
+    document's list (``--large-vocabulary-trick``) and for the unknown word if it is forbidden.
     """
     if step.dictated is None or step.forced is None:
         return

@@ -26,8 +26,8 @@ class SearchSettings:
         beam_size: number of hypotheses per document that are extended in every step (``--beam``).
         max_len_a, max_len_b: the summary of a document with S tokens has at most ``max_len_a`` * S + ``max_len_b``
             tokens before the end symbol.
-        max_len_per_document: whether S is the document's own length. Otherwise S is the length of the longest document
-            in the batch, including padding, as in fairseq.
+        max_len_per_document: whether S is the document's own length, or else the length of the longest document in the
+            batch, including padding, as in fairseq.
         max_len: maximum number of tokens in a summary, including the end symbol, or 0 for the models' number of
             positions.
         min_len: minimum number of tokens before the end symbol.
@@ -38,7 +38,7 @@ class SearchSettings:
         no_repeat_ngram_size: number of consecutive words that a summary never repeats; 0: off.
         lm_weight: weight of the language model's log-probabilities, if there is a language model.
         extractive_weights: weights of log p and the features of ABS, or () if the score is log p.
-        recombine: keep only the best of the hypotheses that end in the same words, this number of them; 0: off.
+        recombine: number of last words; only the best of the hypotheses that share these words is kept; 0: off.
         tokens_to_suppress: words that are never produced.
         ngram_ignore_tokens: words that may repeat. An n-gram that contains one of them is never blocked.
         exact_length: exact number of tokens before the end symbol, which then does not change the score; 0: off.
@@ -53,14 +53,14 @@ class SearchSettings:
         nbest: number of returned hypotheses that the caller reads, at most ``beam_size``.
         infer_dtype: "fp32", "bf16", "fp16" or "int8" to use copies of this project's models in this dtype, "auto" for
             the fastest of these on this processor, or None for the models' own dtype.
-        keep_attention: return the attention of each hypothesis, as fairseq does. This needs memory for beam x S x T
+        keep_attention: return the attention of each hypothesis, as fairseq does, which needs memory for beam x S x T
             numbers.
         print_alignment: "hard" or "soft" to also return alignments to the source, derived from the attention.
         allow_unk: let models with a pointer write the unknown word. By default, they copy a word instead.
         replace_unk: replace an unknown word with the most attended word of the source, and return the position of that
             word for each token in "alignment".
         copied_positions: also return "copied_from": the position in ``src_tokens`` from which each token was copied, or
-            -1 if it was generated. This requires a model with a pointer and another pass over the summaries.
+            -1 if it was generated; requires a model with a pointer and another pass over the summaries.
         scoring: settings that determine the score of a hypothesis.
 
     Raises:

@@ -77,7 +77,7 @@ def batch_candidates(
         extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # so that other documents in the batch cannot limit the beam size
+    least = 2 * beam + 1  # enough words that other documents in the batch cannot limit the beam size
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
@@ -111,7 +111,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """Create an output layer for the candidates only. It maps states (…, in) to logits (…, C)."""
+    """Create an output layer for the candidates only, which maps states (…, in) to logits (…, C)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

@@ -26,9 +26,9 @@ GREEDY_SCORE = 1.0
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
     """Beam search that subtracts ``diversity_rate`` times i from the score of the i-th best extension, i from 0.
 
-    The penalty, which ranks the extensions of each parent, lets extensions of more parents survive (Li et al. 2016).
-    It remains part of a hypothesis's score. fairseq's class counts from 1 and applies no penalty in the first step.
-    Therefore it prefers short hypotheses, which are less diverse.
+    With this penalty, extensions of more parents survive (Li et al. 2016). The penalty remains part of a hypothesis's
+    score. fairseq's class counts from 1 and applies no penalty in the first step. Therefore, it prefers short
+    hypotheses, which are less diverse.
     """
 
     def step(
@@ -53,8 +53,8 @@ class SamplingWithGreedy(fairseq_search.Search):
     """Samples all hypotheses of a document word by word, except one, which is greedy.
 
     Sampled and greedy hypotheses are decoded in the same batch. The greedy hypothesis has the score
-    :data:`GREEDY_SCORE` instead of its log P. It is therefore the first result of the document and can be recognised
-    at every step.
+    :data:`GREEDY_SCORE` instead of its log P. Therefore, this hypothesis is the document's first result and can be
+    recognised at every step.
     """
 
     def step(
@@ -111,7 +111,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # keep the most probable words with a sum below p, and the next one
+            # keep the most probable words until their sum reaches p
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -176,7 +176,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         sums = both.new_zeros(*both.shape[:2], step + 1)
         sums[:, :, max(step - 1, 0)] = both[:, :, width]
         found = super().step(step, both[:, :, :width].contiguous(), sums)
-        # exact, because ids are below 2^53
+        # float64 is exact for ids, which are below 2^53
         together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)
         values, words, parents = together.chunk(3, dim=1)
         return values.to(lprobs.dtype), words.long(), parents.long()

@@ -1,8 +1,8 @@
 """Terms of the search: objects that change the scores of words at every step, or the scores of finished hypotheses.
 
 A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
-at every step. The language model (``--lm-path``) is a term. So are the features of ABS (``--extractive-weights``),
-which are registered by their system with :func:`register_option_term`. Further terms can be passed as
+at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are another
+one, which the system registers with :func:`register_option_term`. Further terms can be passed as
 ``SummaryGenerator(..., terms=[...])``.
 """
 
@@ -80,7 +80,7 @@ class SearchTerm(abc.ABC):
     """A term of a generator.
 
     Attributes:
-        reranks: whether :meth:`finish` changes the order of the hypotheses. If so, the search continues until
+        reranks: whether :meth:`finish` changes the order of the hypotheses, so that the search must continue until
             ``beam_size`` hypotheses have ended.
     """
 
@@ -90,7 +90,8 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term runs.
 
-        They are in evaluation mode during a search, and their numbers of positions limit the length of summaries.
+        These models are in evaluation mode during a search, and their numbers of positions limit the length of
+        summaries.
         """
         return ()
 
@@ -133,8 +134,8 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
 
     Args:
         option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: function that converts the given value to the value in the settings, which is falsy if the option is off.
-            It raises ValueError for invalid values.
+        parse: function that converts the given value to the value in the settings, which is falsy if the option is off,
+            or raises ValueError for invalid values.
         make: function that creates the term from the parsed value.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)

@@ -31,7 +31,7 @@ def grams(words: Sequence[str], order: int) -> Iterator[Gram]:
 
 
 def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
-    """Count the grams of a summary. They may cross sentences, as in ROUGE."""
+    """Count the grams of a summary, which may cross sentences as in ROUGE."""
     return Counter(grams([word for sentence in sentences for word in sentence], order))
 
 

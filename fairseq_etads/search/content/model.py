@@ -138,7 +138,7 @@ class ContentModel(NamedTuple):
         length = float(stored["length"])
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
-        of_extractor = bool(stored.get("of_extractor", True))  # older files have no such array
+        of_extractor = bool(stored.get("of_extractor", True))  # missing in older files
         return cls(Priors(counts, base), networks, length, of_extractor)
 
 
@@ -175,7 +175,7 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
             raise ValueError(f"its arrays are larger than {_MOST_BYTES:,} bytes")
         found = {}
         for member in members:
-            # With other methods, or without a limit, reading would ignore the declared size.
+            # Other compression methods, or reading without a limit, would ignore the declared size.
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"{member.filename[:60]} is compressed by another method")
             with archive.open(member) as file:

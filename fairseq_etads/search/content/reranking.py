@@ -73,9 +73,9 @@ class Reranker(NamedTuple):
 
 
 class ContentTerm(SearchTerm):
-    """The term of ``--content-model``: orders the finished hypotheses by their scores with expected ROUGE.
+    """The term of ``--content-model``, which adds expected ROUGE to the scores of finished hypotheses and sorts them.
 
-    It changes no word's score during the search.
+    The scores of words during the search do not change.
 
     Args:
         reranker: object that computes the amounts to add.

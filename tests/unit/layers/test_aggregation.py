@@ -187,7 +187,7 @@ def test_states_of_all_layers_are_given_only_when_wanted(documents):
 @pytest.mark.parametrize("layers", [0, 4, 5, -1])
 @pytest.mark.parametrize("kind", ["add", "proj", "attn"])
 def test_layers_beyond_the_limits_are_refused_in_words(kind, layers):
-    with pytest.raises(ValueError, match=rf"--aggregation-layers {layers}: an encoder of 4 layers.*choose 1 to 3"):
+    with pytest.raises(ValueError, match=rf"--aggregation-layers {layers}: an encoder with 4 layers.*choose 1 to 3"):
         make_model("etads", encoder_layers=4, aggregation=kind, aggregation_layers=layers)
 
 
