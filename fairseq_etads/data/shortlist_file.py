@@ -1,9 +1,9 @@
 """Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`), which can be loaded only with the same dictionaries.
 
-The files are in the safetensors format: they contain numbers and texts, but no executable code. "frequent" (F,) and
+The files are in the safetensors format: they contain numbers and metadata, but no executable code. "frequent" (F,) and
 "together" (V_s, k) contain ids of words of summaries, int32. Each row of "together" belongs to the document word with
-the row's index, and is filled with -1 if there are fewer than k words. The texts are the format, fingerprints of both
-dictionaries, and the origin.
+the row's index, and is filled with -1 if there are fewer than k words. The metadata contain the format, fingerprints of
+both dictionaries, and the origin of the table.
 """
 
 import json

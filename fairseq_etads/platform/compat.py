@@ -356,9 +356,9 @@ def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
 
     With --update-freq, the last update of an epoch may consist of batches followed by an empty batch. fairseq replaces
     the empty batch by another batch with a gradient of 0, but then counts the sentences of all batches as 0. As a
-    result, the gradients are divided by too small a number. Updates that consist only of an empty batch are correct.
-    The samples are unchanged with --ddp-backend fully_sharded, because all workers must then take the same number of
-    steps.
+    result, the gradients are divided by too small a number. fairseq handles updates that consist only of an empty batch
+    correctly. Samples stay unchanged with --ddp-backend fully_sharded, because all workers must then take the same
+    number of steps.
     """
 
     @functools.wraps(train_step)

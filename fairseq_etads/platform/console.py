@@ -267,8 +267,8 @@ def _open_closed_files() -> None:
 def limit_caches_of_shapes() -> None:
     """Limit the sizes of torch's caches of kernels by matrix shape; torch must not have been imported yet.
 
-    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new shapes. After 2,600
-    documents, the caches need 170 MB. With these limits, memory use does not grow, and the speed is the same.
+    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new shapes. As a result,
+    memory use grows by 170 MB after 2,600 documents. With the limits, it does not grow, and the speed is the same.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")

@@ -85,7 +85,7 @@ def check_values(cfg: Any, config: Any) -> None:
     """Raise ValueError for a value outside the bounds or choices of its option.
 
     Args:
-        cfg: the values.
+        cfg: the values of the options.
         config: the dataclass that declares the options.
     """
     for option in fields(config):
@@ -103,7 +103,7 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
     """Raise ValueError if a requirement of a given option is missing, or the option excludes one that is present.
 
     Args:
-        cfg: the values.
+        cfg: the values of the options.
         config: the dataclass that declares the options.
         has: mechanisms of the model, and options declared by other dataclasses, as on a command line; the options of
             ``config`` need not be listed.
@@ -139,7 +139,7 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 
 
 def flags(present: Mapping[str, Any]) -> Set[str]:
-    """Return each option that is on, with and without its value: "--pointer", "--pointer soft".
+    """Return all options that are on, both with and without their values: "--pointer", "--pointer soft".
 
     For an option with the value "none", only the second form is returned.
     """

@@ -158,7 +158,7 @@ class _Resumption:
         self._forget_another_metric(state)
 
     def _keep_position(self, state: Dict[str, Any], path: str) -> None:
-        """Make the position in the epoch valid for another number of workers and another --update-freq."""
+        """Adapt the position in the epoch to a different number of workers or a different --update-freq."""
         position = state["extra_state"].get("train_iterator") or {}
         epoch = position.get("epoch", 1)
         if epoch < 1:

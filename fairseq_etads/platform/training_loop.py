@@ -27,10 +27,10 @@ class _Interrupted(BaseException):
 
 
 class Interruption:
-    """Ends a training on SIGINT or SIGTERM after the update in progress, so that it can be saved first.
+    """Ends training on SIGINT or SIGTERM after the update in progress, so that a checkpoint can be saved first.
 
-    A second signal ends the training immediately. A training is saved only if it runs in one process, because several
-    processes would have to notice the signal in the same update.
+    A second signal ends training immediately. A checkpoint is saved only if training runs in a single process, because
+    several processes would have to notice the signal in the same update.
     """
 
     def __init__(self) -> None:

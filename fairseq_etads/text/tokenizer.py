@@ -65,7 +65,7 @@ class TextTokenizer:
         self.words = make_words(self.kind, cfg.text_language)
 
     def sentences(self, line: str) -> List[str]:
-        """Split a raw line into sentences at its marks. Without marks, split by rules if the words depend on it."""
+        """Split a raw line into sentences at its marks, or by rules if it has no marks and this affects the words."""
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         return split_sentences(line) if self.splits_sentences else [line]

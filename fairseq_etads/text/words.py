@@ -60,7 +60,7 @@ def split_sentences(text: str) -> List[str]:
     """Split a text into sentences, without white space around them; a blank text has none.
 
     A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
-    English abbreviation (Punkt; Kiss and Strunk 2006). It also ends after ``。``, ``！`` or ``？``.
+    English abbreviation (Punkt; Kiss and Strunk 2006). A sentence also ends after ``。``, ``！`` or ``？``.
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []

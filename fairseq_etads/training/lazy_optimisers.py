@@ -1,4 +1,4 @@
-"""Lazy optimisers, with steps that take time for the words of a batch, not for the whole dictionary.
+"""Lazy optimisers: the duration of a step depends on the words of the batch, not on the size of the dictionary.
 
 In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless, fairseq's Adam, Adadelta and
 Adagrad process the whole table: its gradient, the gradient's norm, moments and weights. ``lazy_adam``,
@@ -94,7 +94,7 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """Mixin that makes one of fairseq's optimisers lazy, listed before it among the base classes.
+    """Mixin for a lazy version of a fairseq optimiser, which it must precede among the base classes.
 
     With several processes, gradients are dense, because fairseq sums dense gradients over the processes. The same rows
     are updated, but no time is saved. In half precision, torch cannot add sparse gradients on every device, so the
@@ -177,7 +177,7 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``, which fairseq also has for Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``, identical to the options of fairseq's Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(

@@ -55,7 +55,7 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
     """Find the most similar sentence of the document for each sentence of the summary (Chen and Bansal 2018, eq. 1).
 
     The most similar sentence is the one with the largest ROUGE-L recall. No sentence is selected twice. If the document
-    has fewer sentences than the summary, so has the list.
+    has fewer sentences than the summary, the list is shorter than the summary.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []

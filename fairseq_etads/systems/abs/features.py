@@ -37,9 +37,9 @@ class Weights(tuple):
 
     Attributes:
         of_release: whether to use the release's features. Its tables contain (x_(j-2), x_j) as bigrams of the document
-            and (x_(j-3), x_(j-2), x_j) as trigrams. They are compared with neighbouring words of the summary, so a
-            copied phrase matches neither. A word is reordered if it first occurs in the document before the first
-            occurrence of the last word. The end symbol's log p is included even if the length is given.
+            and (x_(j-3), x_(j-2), x_j) as trigrams. These n-grams are compared with neighbouring words of the summary,
+            so a copied phrase does not match. A word is reordered if it first occurs in the document before the first
+            occurrence of the preceding word. The end symbol's log p is included even if the length is given.
     """
 
     of_release: bool = False

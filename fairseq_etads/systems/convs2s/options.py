@@ -102,7 +102,7 @@ def preset_config(name: str, **changes: Any) -> type:
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
-    """Parse ``--decoder-attention``: True, or a list that specifies for each decoder layer whether it attends.
+    """Parse ``--decoder-attention``: True, or a list of the decoder layers' flags for attention to the document.
 
     Raises:
         ValueError: the text is neither of these, or no layer attends to the document.

@@ -158,7 +158,7 @@ class SummarizationRAML(SummarizationNLL):
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of ``summarization_nll``; in training, of edited references."""
+        """Compute the loss of ``summarization_nll``, using edited references in training."""
         if not model.training:
             return super().forward(model, sample, reduce)
         edits = self.draw(sample["target"].cpu())

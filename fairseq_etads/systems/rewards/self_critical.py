@@ -88,7 +88,7 @@ class SummarizationRLConfig(SummarizationNLLConfig):
 
 
 class Samples:
-    """Sampled summaries of a batch, as a decoder reads them.
+    """Sampled summaries of a batch, as input and target of a decoder.
 
     Args:
         summaries: the summaries as ids of the dictionary, with the end symbol.
@@ -238,7 +238,7 @@ class SummarizationRL(SummarizationNLL):
         Samples of the same document are adjacent. Greedy summaries are computed only if they are the baseline.
 
         Args:
-            encoder_out: result of :meth:`encode`. If it is missing, and on a GPU, the documents are encoded again.
+            encoder_out: result of :meth:`encode`. If it is None, or on a GPU, the documents are encoded again.
         """
         model = unwrapped(model)
         if not self._drawing or self._drawing[0] is not model:

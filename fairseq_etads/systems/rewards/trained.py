@@ -26,7 +26,7 @@ IDF = "idf"
 
 
 class Frequencies:
-    """Saliency of words by inverse document frequency in training documents, relative to unseen words.
+    """Saliency of words: the inverse document frequency in training documents, relative to an unseen word.
 
     The documents are read when the first weight is needed, and truncated as for the model.
 
