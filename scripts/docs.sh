@@ -4,10 +4,10 @@
 #   scripts/docs.sh [--out DIR] [--serve]
 #
 #   --out DIR   output folder (default: site in the repository)
-#   --serve     serve it at http://127.0.0.1:8000 instead, and reload it whenever a page changes; Ctrl-C ends it
+#   --serve     serve the site at http://127.0.0.1:8000 instead, and reload it whenever a page changes; press Ctrl-C to stop
 #
-# It needs the extra "docs" (pip install -c constraints.txt ".[docs]"), on Python 3.11 or newer. The pages load nothing from
-# other servers.
+# The script requires the extra "docs" (pip install -c constraints.txt ".[docs]") and Python 3.11 or newer. The pages load
+# nothing from other servers.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -3,9 +3,9 @@
 #
 #   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
 #
-#   --summaries FILE   one summary a line (scripts/generate.sh makes it); may be given several times, to compare systems
-#   --references FILE  one reference a line
-#   --documents FILE   one document per line: also scores the first N words of each document, and shows documents
+#   --summaries FILE   one summary per line, as written by scripts/generate.sh; may be given several times to compare systems
+#   --references FILE  one reference per line
+#   --documents FILE   one document per line; also score the first N words of each document, and show documents
 #   --lead N           number of words (default: 8)
 #   --compare          with several --summaries: test whether the first is better than each of the others (etads-compare)
 #   --analyse          with --documents: count copied, new and repeated n-grams of all systems (etads-analyse)

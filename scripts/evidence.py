@@ -298,8 +298,10 @@ def main() -> None:
     choosing.set_defaults(run_command=choose)
     choosing.add_argument("--text", type=Path, required=True, help="folder with valid.source and valid.target")
     choosing.add_argument("--corpus", required=True)
-    choosing.add_argument("--kinds", nargs="+", required=True, help="as --kind of extract")
-    choosing.add_argument("--results", type=Path, default=RESULTS, help="file for the results (default: %(default)s)")
+    choosing.add_argument("--kinds", nargs="+", required=True, help="kinds of extracts, as in extract --kind")
+    choosing.add_argument(
+        "--results", type=Path, default=RESULTS, help="file to which the results are written (default: %(default)s)"
+    )
     cutting = commands.add_parser("words", help="convert prepared data for fairseq's pointer-generator example")
     cutting.set_defaults(run_command=words)
     cutting.add_argument("folder", type=Path, help="folder for the files")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Summarise with a trained model: a split of its data, or documents of your own. One summary a line, in input order.
+# Summarise a split of the data or your own documents with a trained model. The output has one summary per line, in input order.
 #
 #   scripts/generate.sh --run DIR --output FILE [options] [-- options of fairseq-generate or fairseq-interactive]
 #
@@ -11,10 +11,10 @@
 #                    file: the whole file is a document (default of text files); lines: every line is a document (default of
 #                    standard input); folder: every file in it is a document; jsonl, csv: every record is a document, in a field such
 #                    as "article", "document" or "text"
-#   --lines          every line is a document, as --input-format lines
-#   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
-#   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
-#   --prepared DIR   the prepared data (default: the data of the training)
+#   --lines          every line is a document; same as --input-format lines
+#   --source-column NAME   field of the document in JSON lines or CSV, if its name is not known
+#   --skip-bad       write an empty summary for documents that cannot be read, and count them (default: stop and name them)
+#   --prepared DIR   folder of prepared data (default: the data of the training)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
@@ -23,12 +23,12 @@
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
-#   --shortlist FILE   made by etads-shortlist: faster with a large vocabulary; see docs/decoding.md
+#   --shortlist FILE   file made by etads-shortlist; makes the search faster with a large vocabulary; see docs/decoding.md
 #   --content DIR    run with a content model of etads-content (default: --run, if it has one; none: no content model). The
 #                    beam has 12 hypotheses. If DIR is a summariser's run, the content model chooses one (docs/decoding.md). If
 #                    it is an extractor's, the sentences of all hypotheses of a diverse beam and of the whole document are
 #                    candidates for the summary (docs/long.md); for a split, in one process
-#   --max-tokens N   source tokens in a batch (default: 8000)
+#   --max-tokens N   source tokens per batch (default: 8000)
 #   --shard I/N      summarise only the I-th of N shards, and join all shards once they are complete; see below
 #   --cpu            do not use a GPU
 #

@@ -3,7 +3,7 @@
 #
 #   scripts/gpu_check.sh [--out FILE] [--pretended]
 #
-#   --out FILE    the report, JSON (default: gpu_check.json)
+#   --out FILE    file for the JSON report (default: gpu_check.json)
 #   --pretended   use the simulated GPU of tests/pretended, which needs g++ but no GPU; its times are meaningless
 #
 # It takes about ten minutes. The exit status is 0 if all tests passed, else 1; the report is written either way.

@@ -3,10 +3,10 @@
 #
 #   scripts/install.sh [--venv DIR] [--python PYTHON] [--cpu | --gpu] [--dev] [--wheel FILE]
 #
-#   --venv DIR       where (default: $ETADS_VENV, or .venv in the repository); made if it is not there
-#   --python PYTHON  which Python makes it (default: python3); 3.9 or newer
+#   --venv DIR       folder of the environment (default: $ETADS_VENV, or .venv in the repository), created if necessary
+#   --python PYTHON  Python with which the environment is created (default: python3); 3.9 or newer
 #   --cpu, --gpu     torch for processors alone, or with CUDA (default: with CUDA if there is an NVIDIA GPU)
-#   --dev            for contributors: what the tests need, and the sources here as they are, so that changes act at once
+#   --dev            for contributors: also install the requirements of the tests, and use the sources here in place
 #   --wheel FILE     install this wheel of fairseq-etads (default: build one from the sources here)
 #
 # On Linux, PyPI's torch brings CUDA: gigabytes to download, and about 5 GB on disk. torch for processors comes from

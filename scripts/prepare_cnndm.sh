@@ -3,14 +3,14 @@
 #
 #   scripts/prepare_cnndm.sh --stories DIR [DIR ...] --urls DIR --out DIR [options] [-- options of etads-prepare]
 #
-#   --stories DIR ...  cnn/stories and dailymail/stories, as Hermann et al. (2015) made them; also the anonymised ones
+#   --stories DIR ...  cnn/stories and dailymail/stories, as created by Hermann et al. (2015), also anonymised
 #   --urls DIR         all_train.txt, all_val.txt and all_test.txt (from See et al.'s repository)
-#   --out DIR          gets text/ (summaries with <q> between sentences) and prepared/
+#   --out DIR          output folder for text/ (summaries with <q> between sentences) and prepared/
 #   --expect any       accept other numbers of documents than 287,226 (or 287,113) / 13,368 / 11,490
-#   --jobs N           processes (default: all processors)
+#   --jobs N           number of processes (default: all processors)
 #   and the options of "etads-corpus cnndm --help"
 #
-# By default, text is split into lower-case Penn Treebank words, with 50,000 of them in one dictionary with a copy tail. Options
+# By default, text is split into lower-case Penn Treebank words, and one dictionary contains 50,000 words and a copy tail. Options
 # after -- override this, for example:
 #
 #   -- --tokens sentencepiece --words raw --size 32000       -- --source-sentence-marks --factors pos ner tf idf \

@@ -9,11 +9,12 @@
 #   --kind KIND   table (default): .jsonl, .csv, .tsv or .parquet with a column of documents and one of summaries
 #                 parallel: plain text, one document or summary per line; several files of summaries are references
 #   --source-column NAME, --target-column NAME   of a table, unless they have usual names (article and highlights, ...)
-#   --out DIR     gets text/ (<q> between sentences) and prepared/
-#   --jobs N      processes (default: all processors)
+#   --out DIR     output folder for text/ (<q> between sentences) and prepared/
+#   --jobs N      number of processes (default: all processors)
 #   and the options of "etads-corpus table --help" and "etads-corpus parallel --help"
 #
-# By default, 8,000 BPE merges of lower-case Moses words. Options after -- override this; for Chinese:
+# By default, text is split into 8,000 BPE merges of lower-case Moses words. Options after -- override this, for example
+# for Chinese:
 #
 #   -- --tokens word --words characters --size 8000
 #

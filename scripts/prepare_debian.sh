@@ -3,12 +3,12 @@
 #
 #   scripts/prepare_debian.sh --out DIR [--sample] [options of etads-debian] [-- options of etads-prepare]
 #
-#   --out DIR    gets text/ and prepared/
+#   --out DIR    output folder for text/ and prepared/
 #   --sample     the 13,000 pairs that come with the project (default: all 60,000, from APT's lists)
-#   --jobs N     processes (default: all processors)
+#   --jobs N     number of processes (default: all processors)
 #   and the options of "etads-debian --help"
 #
-# By default, 8,000 BPE merges of lower-case Moses words; options after -- override this.
+# By default, text is split into 8,000 BPE merges of lower-case Moses words. Options after -- override this.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

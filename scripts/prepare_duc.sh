@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# DUC-2003 or DUC-2004, task 1, as a test set for a model of Gigaword headlines: DIR/text and DIR/prepared/bin.
+# Convert DUC-2003 or DUC-2004, task 1, to a test set for a model of Gigaword headlines: DIR/text and DIR/prepared/bin.
 #
 #   scripts/prepare_duc.sh --docs DIR --models DIR --like PREPARED --out DIR [options]
 #   scripts/prepare_duc.sh --data DIR --like PREPARED --out DIR [options]
@@ -8,8 +8,8 @@
 #   --models DIR     the references, D30001.P.10.T.A.APW19981016.0240
 #   --data DIR       instead of both: input.txt and task1_ref0.txt to task1_ref3.txt
 #   --like PREPARED  the model's prepared data, made by scripts/prepare_gigaword.sh, with its dictionaries and subwords
-#   --out DIR        gets text/test.source, the references text/test.target, test.target.1, ..., and prepared/
-#   --jobs N         processes (default: all processors)
+#   --out DIR        output folder for text/test.source, the references text/test.target, test.target.1, ..., and prepared/
+#   --jobs N         number of processes (default: all processors)
 #   and the options of "etads-corpus duc --help"
 #
 # Articles are processed like Gigaword: lower-case Treebank words, digits as #, and the first sentence, with the second if

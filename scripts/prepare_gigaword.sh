@@ -5,12 +5,12 @@
 #
 #   --data DIR   train.article.txt, train.title.txt, valid.article.filter.txt, ..., input.txt, task1_ref0.txt, plain or
 #                compressed, in DIR or its folders train/ and Giga/
-#   --out DIR    gets text/ and prepared/
-#   --rare N     words with fewer occurrences become <unk> in the text (default: 5, as NAMAS; ready-made text is left as it is).
+#   --out DIR    output folder for text/ and prepared/
+#   --rare N     words with fewer occurrences become <unk> in the text (default: 5, as in NAMAS; ready-made text is not changed).
 #                0 keeps all words: for a pointer, which can copy unknown words, and for vocabularies larger than the
 #                119,505 and 68,885 words that otherwise remain
-#   --filter     drop the pairs that NAMAS's filter drops
-#   --jobs N     processes (default: all processors)
+#   --filter     apply NAMAS's filter to the training and validation pairs
+#   --jobs N     number of processes (default: all processors)
 #   and the options of "etads-corpus gigaword --help"
 #
 # The text is already tokenised. By default, one dictionary has 50,000 words and a copy tail; for the dictionaries of

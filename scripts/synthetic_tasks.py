@@ -5,11 +5,13 @@
 
 Documents consist of random words, so a model can learn nothing except the rule of the task:
 
-    marked    five sentences of four words, one of them after a marker; the summary is this sentence. Made for copying.
-    position  two numbers and 8 words; the summary has the word at each of these positions. Made for focus-attention,
-              which gives a number's query a centre (mu) that it can compute.
-    salient   16 words, four of them salient: from a quarter of the vocabulary, so that all words are equally frequent.
-              The summary has the four, in order. Made for saliency-selection, which can close its gate for a word.
+    marked    five sentences of four words, one of them after a marker. The summary is the marked sentence. This task is
+              designed for copying.
+    position  two numbers and 8 words. The summary consists of the words at these two positions. This task is designed
+              for focus-attention, which can compute a centre (mu) from a number.
+    salient   16 words. Four of them are salient, that is, from a quarter of the vocabulary; all words are equally
+              frequent. The summary consists of the four salient words in order. This task is designed for
+              saliency-selection, which can close its gate for a word.
 
 Each system is trained with fairseq's Trainer as in fairseq-train, on new documents in each step. The accuracy is the
 share of summary words that a greedy search writes at the correct position, for 200 documents that are the same for all

@@ -4,11 +4,11 @@
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
 #   --text PATH         a folder with {train,valid,test}.{source,target}, one document or summary per line; or a table of pairs
-#                       (.jsonl, .csv, .tsv, .parquet), which etads-corpus turns into such a folder, DIR/text
-#   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
+#                       (.jsonl, .csv, .tsv, .parquet), which etads-corpus converts to such a folder, DIR/text
+#   --out DIR           output folder for checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --long              for documents longer than a model reads: train an extractor first, which picks the most probable sentences
 #                       of each document for the model; see below
-#   --words N           with --long: maximum number of words that it picks (default: 200)
+#   --words N           with --long: maximum number of words that the extractor selects (default: 200)
 #   --no-content        leave out the content model, which a recipe other than paper trains at the end (a minute or two). By it,
 #                       decoding chooses among the hypotheses of the beam (docs/decoding.md) or, with --long, the sentences of
 #                       summaries (docs/long.md)
@@ -21,16 +21,16 @@
 #   --pointer KIND      none, soft or switch: how to copy words of the document, including unknown ones (default: soft; paper: the
 #                       architecture's)
 #   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
-#   --size N            BPE merges, SentencePiece pieces or words kept (default: by the size of the data; paper: 8000)
-#   --keep-case         do not lower-case
+#   --size N            number of BPE merges, SentencePiece pieces or words (default: by the size of the data; paper: 8000)
+#   --keep-case         do not lower-case the text
 #   --text-words KIND   rules by which text is split into words, as in etads-prepare --words (default: moses; for the
 #                       extractor of --long: ptb)
 #   --split A/B/C, --source-column NAME, --target-column NAME   for a table, as in etads-corpus table (default: 90/5/5, usual
 #                       names)
 #   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
-#   --max-tokens N      source tokens in a batch (default: 4000; large: 16000; paper: 4096). Batches have a multiple of 8 pairs,
+#   --max-tokens N      source tokens per batch (default: 4000; large: 16000; paper: 4096). Batches have a multiple of 8 pairs,
 #                       unless they are smaller; for other sizes: -- --required-batch-size-multiple 1
-#   --max-update N      steps (default: by the available time; paper: 200000)
+#   --max-update N      number of steps (default: by the available time; paper: 200000)
 #   --processes N       train with N processes, each with its own batches (default: one for each GPU, or one)
 #   --cpu               do not use a GPU
 #
