@@ -41,24 +41,25 @@ SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding
 
 
 def pytest_addoption(parser):
-    """Add --until, with which scripts/test.sh --quick limits its time."""
-    text = "skip tests that have not started at this time, in seconds since 1970"
-    parser.addoption("--until", metavar="TIME", type=float, default=math.inf, help=text)
+    """Add --seconds, with which scripts/test.sh --quick limits its time."""
+    text = "skip tests that have not started N seconds after collection"
+    parser.addoption("--seconds", metavar="N", type=float, default=math.inf, help=text)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Apply another seed to Hypothesis, too; without --until, start with long files if processes share the tests."""
+    """Apply another seed to Hypothesis, too; without --seconds, start with long files if processes share the tests."""
+    config.until = time.time() + config.getoption("seconds")
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
-    if hasattr(config, "workerinput") and config.getoption("until") == math.inf:
+    if hasattr(config, "workerinput") and config.getoption("seconds") == math.inf:
         items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], math.inf))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Seed generators before the fixtures of each test."""
-    if time.time() > item.config.getoption("until"):
+    if time.time() > item.config.until:
         pytest.skip("no time left")
     seeds.start()
     logging.getLogger("fairseq_etads").setLevel(logging.NOTSET)  # importing Summarizer silences it

@@ -72,7 +72,7 @@ def test_the_core_exists_and_fits(quick):
 def test_no_test_starts_after_the_time_is_up(request):
     conftest = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
     for until in (time.time() + 60, time.time() - 1):
-        item = SimpleNamespace(config=SimpleNamespace(getoption={"until": until}.get))
+        item = SimpleNamespace(config=SimpleNamespace(until=until))
         if until > time.time():
             conftest.pytest_runtest_setup(item)
         else:
