@@ -139,17 +139,17 @@ class DecodingOptions:
     content_model: Optional[str] = _option(
         None,
         "file made by etads-content: choose from all hypotheses of the beam by the score plus --content-weight times "
-        "the expected ROUGE",
+        "the sum of expected ROUGE and consensus, which is the mean ROUGE against the other hypotheses",
         tunable=False,
         excludes={"--score-reference": "", "--sampling": ""},
     )
     content_weight: float = _option(
-        3.0,
-        "weight of the expected ROUGE",
+        12.0,
+        "weight of expected ROUGE and consensus",
         bounds=Bounds(above=0),
         needs=("--content-model", "--choose hypothesis"),
         without="without --content-model (of a model folder: without --choose hypothesis)",
-        tuned=(0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        tuned=(1.0, 3.0, 6.0, 12.0, 20.0),
     )
     early_stopping: Optional[str] = _option(
         None,
@@ -220,7 +220,7 @@ class FolderOptions:
     choose: str = _option(
         "none",
         "by the folder's content model, choose as summary: sentences of all hypotheses of a diverse beam search and of "
-        "the whole document (content); or one hypothesis of the beam, by its score and its expected ROUGE "
+        "the whole document (content); or one hypothesis of the beam, by its score, expected ROUGE and consensus "
         "(hypothesis). none: the hypothesis with the best score",
         choices=CHOICES,
         tunable=False,

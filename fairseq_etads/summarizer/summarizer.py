@@ -358,9 +358,8 @@ class Summarizer:
         if search.reranker is not None:
             document = batch.documents[row].tokens
             spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
-            added = search.reranker.additions(document, spelled)
-            scores = [one["score"] + addition for one, addition in zip(hypotheses, added)]
-            place = max(range(len(scores)), key=lambda number: (float(scores[number]), -number))
+            scores = search.reranker.scores(document, spelled, [float(one["score"]) for one in hypotheses])
+            place = max(range(len(scores)), key=lambda number: (scores[number], -number))
             best = {**hypotheses[place], "score": scores[place]}
         return self._summary(row, best, batch, search)
 

@@ -1,5 +1,6 @@
 """Re-rank the hypotheses of a search by a content model (``--content-model``)."""
 
+import math
 from typing import Any, List, NamedTuple, Optional, Sequence
 
 from ...text.subwords import join_words
@@ -8,8 +9,11 @@ from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .candidates import stems
 from .choosing import Expectation
+from .consensus import consensus
 from .model import ContentModel
 
+CONSENSUS_WEIGHT = 0.75
+"""Weight of the consensus relative to the expected ROUGE."""
 _ENDS = (".", "!", "?")
 """Words that end a sentence in documents without sentence marks."""
 
@@ -32,11 +36,12 @@ def probabilities_by_position(sentences: int) -> List[float]:
 
 
 class Reranker(NamedTuple):
-    """Adds expected ROUGE to the scores of hypotheses.
+    """Adds expected ROUGE and consensus to the scores of hypotheses.
 
     Attributes:
         model: content model, trained without an extractor (``etads-content RUN`` with a summariser's run).
-        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score.
+        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score. The consensus
+            (:func:`~.consensus.consensus`) has :data:`CONSENSUS_WEIGHT` times this weight.
         subwords: kind of the tokens' subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
     """
 
@@ -44,27 +49,35 @@ class Reranker(NamedTuple):
     weight: float
     subwords: str
 
-    def additions(self, document: Sequence[str], hypotheses: Sequence[Sequence[str]]) -> List[float]:
-        """Compute the addition to the score of each hypothesis of a document.
+    def scores(
+        self, document: Sequence[str], hypotheses: Sequence[Sequence[str]], scores: Sequence[float]
+    ) -> List[float]:
+        """Compute the score of each hypothesis of a document with expected ROUGE and consensus.
 
         Args:
             document: tokens that the summariser has read, without the end symbol.
             hypotheses: tokens of each hypothesis, without start and end symbols.
+            scores: scores of the search. Hypotheses with an infinite score do not count in the consensus.
         """
         sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
         items = self.model.items(sentences, probabilities_by_position(len(sentences)))
         expected = Expectation(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
-        return [self.weight * expected.rouge([stems([w for w in one if w != SENTENCE_MARK])]) for one in words]
+        texts = [stems([word for word in one if word != SENTENCE_MARK]) for one in words]
+        agreement = consensus(texts, [math.isfinite(score) for score in scores])
+        return [
+            score + self.weight * (expected.rouge([text]) + CONSENSUS_WEIGHT * agrees)
+            for score, text, agrees in zip(scores, texts, agreement)
+        ]
 
 
 class ContentTerm(SearchTerm):
-    """The term of ``--content-model``: orders the finished hypotheses by their scores with expected ROUGE.
+    """The term of ``--content-model``: orders the finished hypotheses by their scores from :meth:`Reranker.scores`.
 
     It changes no word's score during the search.
 
     Args:
-        reranker: computes the additions.
+        reranker: computes the scores.
         source_dictionary: dictionary of the documents.
     """
 
@@ -82,6 +95,7 @@ class ContentTerm(SearchTerm):
         for ids, hypotheses in zip(batch.net_input["src_tokens"].tolist(), results):
             document = [self.source_dictionary[word] for word in ids if word not in special]
             texts = [[words[word] for word in one["tokens"].tolist() if word not in special] for one in hypotheses]
-            for hypothesis, addition in zip(hypotheses, self.reranker.additions(document, texts)):
-                hypothesis["score"] = hypothesis["score"] + addition
+            scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
+            for hypothesis, score in zip(hypotheses, self.reranker.scores(document, texts, scores)):
+                hypothesis["score"] = hypothesis["score"].new_tensor(score)
             hypotheses.sort(key=lambda hypothesis: -float(hypothesis["score"]))
