@@ -142,18 +142,18 @@ class DecodingOptions:
     )
     content_model: Optional[str] = _option(
         None,
-        "file created by etads-content; adds --content-weight times the expected ROUGE to the score of each hypothesis "
-        "before the best one is chosen",
+        "file created by etads-content; adds --content-weight times the sum of expected ROUGE and consensus (mean ROUGE "
+        "against the other hypotheses) to the score of each hypothesis before the best one is chosen",
         tunable=False,
         excludes={"--score-reference": "", "--sampling": ""},
     )
     content_weight: float = _option(
-        3.0,
-        "weight of the expected ROUGE in the choice of a hypothesis",
+        12.0,
+        "weight of expected ROUGE and consensus in the choice of a hypothesis",
         bounds=Bounds(above=0),
         needs=("--content-model", "--choose hypothesis"),
         without="without --content-model (of a model folder: without --choose hypothesis)",
-        tuned=(0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        tuned=(1.0, 3.0, 6.0, 12.0, 20.0),
     )
     early_stopping: Optional[str] = _option(
         None,
@@ -228,8 +228,8 @@ class FolderOptions:
     choose: str = _option(
         "none",
         "what to choose as summary with the folder's content model. content: sentences from all hypotheses of a "
-        "diverse beam search and from the whole document. hypothesis: the hypothesis with the best sum of score and "
-        "weighted expected ROUGE. none: the hypothesis with the best score",
+        "diverse beam search and from the whole document. hypothesis: the hypothesis with the best sum of score, "
+        "weighted expected ROUGE and weighted consensus. none: the hypothesis with the best score",
         choices=CHOICES,
         tunable=False,
     )

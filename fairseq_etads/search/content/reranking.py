@@ -1,5 +1,6 @@
 """Re-rank the hypotheses of a search with a content model (``--content-model``)."""
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ...text.subwords import join_words
@@ -8,8 +9,11 @@ from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .candidates import stems
 from .choosing import Expectation
+from .consensus import consensus
 from .model import ContentModel
 
+CONSENSUS_WEIGHT = 0.75
+"""Weight of the consensus relative to the expected ROUGE."""
 _ENDS = (".", "!", "?")
 """Words that end a sentence in documents without sentence marks."""
 
@@ -32,12 +36,13 @@ def probabilities_by_position(sentences: int) -> List[float]:
 
 
 class Reranker(NamedTuple):
-    """Computes the expected ROUGE that is added to the scores of hypotheses.
+    """Adds expected ROUGE and consensus to the scores of hypotheses.
 
     Attributes:
         model: content model that was trained without an extractor (``etads-content RUN`` with a summariser's run
             folder).
-        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score.
+        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score. The consensus
+            (:func:`~.consensus.consensus`) has :data:`CONSENSUS_WEIGHT` times this weight.
         subwords: kind of subwords; see :func:`~fairseq_etads.text.subwords.word_ends`.
     """
 
@@ -45,40 +50,48 @@ class Reranker(NamedTuple):
     weight: float
     subwords: str
 
-    def additions(self, document: Sequence[str], hypotheses: Sequence[Sequence[str]]) -> List[float]:
-        """Compute the amount to add to the score of each hypothesis of a document.
+    def scores(
+        self, document: Sequence[str], hypotheses: Sequence[Sequence[str]], scores: Sequence[float]
+    ) -> List[float]:
+        """Compute the score of each hypothesis of a document with expected ROUGE and consensus.
 
         Args:
             document: tokens that the summariser has read, without the end symbol.
             hypotheses: tokens of each hypothesis, without start and end symbols.
+            scores: scores of the search. Hypotheses with an infinite score do not count in the consensus.
         """
         sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
         items = self.model.items(sentences, probabilities_by_position(len(sentences)))
         expected = Expectation(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
-        return [self.weight * expected.rouge([stems([w for w in one if w != SENTENCE_MARK])]) for one in words]
+        texts = [stems([word for word in one if word != SENTENCE_MARK]) for one in words]
+        agreement = consensus(texts, [math.isfinite(score) for score in scores])
+        return [
+            score + self.weight * (expected.rouge([text]) + CONSENSUS_WEIGHT * agrees)
+            for score, text, agrees in zip(scores, texts, agreement)
+        ]
 
     def ranked(
         self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
     ) -> List[Dict[str, Any]]:
-        """Return the hypotheses with the additions in their scores, the best first.
+        """Return the hypotheses with their new scores, the best first.
 
         Args:
-            document, tokens: see :meth:`additions`.
+            document, tokens: see :meth:`scores`.
             hypotheses: hypotheses of the search, in the order of ``tokens``.
         """
-        added = self.additions(document, tokens)
-        scored = [{**one, "score": one["score"] + addition} for one, addition in zip(hypotheses, added)]
+        scores = self.scores(document, tokens, [float(one["score"]) for one in hypotheses])
+        scored = [{**one, "score": one["score"].new_tensor(score)} for one, score in zip(hypotheses, scores)]
         return sorted(scored, key=lambda hypothesis: -float(hypothesis["score"]))
 
 
 class ContentTerm(SearchTerm):
-    """The term of ``--content-model``, which adds expected ROUGE to the scores of finished hypotheses and sorts them.
+    """The term of ``--content-model``, which orders the finished hypotheses by their scores from a :class:`Reranker`.
 
     The scores of words during the search do not change.
 
     Args:
-        reranker: object that computes the amounts to add.
+        reranker: object that computes the scores.
         source_dictionary: dictionary of the documents.
     """
 

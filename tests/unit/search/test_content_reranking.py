@@ -1,6 +1,7 @@
 """Hypotheses re-ranked by a content model: by --content-model, and by model folders."""
 
 import itertools
+import math
 import shutil
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
+from reference.consensus import consensus
 from test_chosen_summaries import content_model
 from test_long_documents import LONG
 
@@ -16,7 +18,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.choosing import Expectation
 from fairseq_etads.search.content.model import FILE, ContentModel
-from fairseq_etads.search.content.reranking import ContentTerm, Reranker, sentences_of
+from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, sentences_of
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
@@ -45,13 +47,17 @@ def term(content, weight=3.0):
     return ContentTerm(Reranker(content, weight, "none"), TASK.source_dictionary)
 
 
-def test_hypotheses_are_ordered_by_score_and_expected_rouge(model, content):
+def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, content):
     """The same by hand: for each hypothesis of the plain search the sum, and the largest first."""
     moved = 0
     for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
         document = [TASK.source_dictionary[word] for word in ids]
         expected = Expectation(content.items([document], [1.0]), content.length)
-        sums = [float(one["score"]) + 3.0 * expected.rouge([words(one)]) for one in plain]
+        agreement = consensus([words(one) for one in plain], [True] * len(plain))
+        sums = [
+            float(one["score"]) + 3.0 * (expected.rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
+            for one, agrees in zip(plain, agreement)
+        ]
         order = sorted(range(len(plain)), key=lambda number: -sums[number])
         assert [one["tokens"].tolist() for one in ranked] == [plain[number]["tokens"].tolist() for number in order]
         assert [float(one["score"]) for one in ranked] == pytest.approx([sums[number] for number in order], abs=1e-5)
@@ -84,9 +90,17 @@ def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
 
 def test_subwords_and_marks_are_no_words(content):
     """Pieces count as the word that they form, and a sentence mark adds nothing."""
-    whole = Reranker(content, 1.0, "none").additions(["w1", "w2"], [["w1", "w2"]])
-    pieces = Reranker(content, 1.0, "subword_nmt").additions(["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]])
+    whole = Reranker(content, 1.0, "none").scores(["w1", "w2"], [["w1", "w2"]], [0.0])
+    pieces = Reranker(content, 1.0, "subword_nmt").scores(["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]], [0.0])
     assert whole == pieces and whole[0] > 0
+
+
+def test_each_hypothesis_with_a_finite_score_counts_in_the_consensus(content):
+    """The third has an infinite score, so the other ones have the scores of a beam without it."""
+    reranker, texts = Reranker(content, 2.0, "none"), [["w1", "w2"], ["w1", "w3"], ["w1", "w2", "w3"]]
+    three = reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -math.inf])
+    assert three == [*reranker.scores(["w1", "w2"], texts[:2], [-1.0, -2.0]), -math.inf]
+    assert reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -3.0])[0] > three[0]
 
 
 def folder_with(content, path):

@@ -1,0 +1,54 @@
+"""Consensus of hypotheses: the mean ROUGE of each hypothesis against the other ones."""
+
+from collections import Counter
+from typing import Dict, List, Sequence
+
+from .features import grams
+
+
+def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the other ones.
+
+    Args:
+        hypotheses: stems of each hypothesis.
+        counts: whether each hypothesis counts. The means are over the other hypotheses that do.
+
+    Returns:
+        the mean for each hypothesis, from 0 to 1; 0 if no other hypothesis counts.
+    """
+    totals = [0.0] * len(hypotheses)
+    for one in range(len(hypotheses)):
+        for other in range(one):
+            if counts[one] or counts[other]:
+                score = similarity(hypotheses[one], hypotheses[other])
+                totals[one] += score * counts[other]
+                totals[other] += score * counts[one]
+    return [total / max(sum(counts) - counted, 1) for total, counted in zip(totals, counts)]
+
+
+def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+    """Mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of two texts, as one sentence each."""
+    common = [_common_grams(one, other, order) for order in (1, 2)]
+    sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
+    rows = [*zip(common, sizes), (longest_common_subsequence(one, other), sizes[0])]
+    return sum(2 * number / size for number, size in rows if number) / len(rows)
+
+
+def _common_grams(one: Sequence[str], other: Sequence[str], order: int) -> int:
+    return sum((Counter(grams(one, order)) & Counter(grams(other, order))).values())
+
+
+def longest_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
+    """Compute the length of the longest common subsequence by Hyyrö's algorithm (2004).
+
+    Bit i of a number belongs to ``one[i]``.
+    """
+    places: Dict[str, int] = {}
+    for place, word in enumerate(one):
+        places[word] = places.get(word, 0) | 1 << place
+    everywhere = (1 << len(one)) - 1
+    free = everywhere  # a 0 for each word of the longest common subsequence so far
+    for word in other:
+        matches = free & places.get(word, 0)
+        free = ((free + matches) | (free - matches)) & everywhere
+    return len(one) - bin(free).count("1")
