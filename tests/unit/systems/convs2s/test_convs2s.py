@@ -71,9 +71,7 @@ def test_checkpoints_of_fairseqs_fconv_are_loaded():
     ours.load_state_dict(fairseqs.state_dict())
     tokens, previous = make_batch(DOCUMENTS), previous_words(SUMMARIES)
     assert torch.equal(log_probs(ours, tokens, previous)[0], _log_softmax(fairseqs, tokens, previous))
-    with pytest.raises(
-        ValueError, match=r"has 500 learned positions, .* use --truncate-source 499 or --max-source-p"
-    ):
+    with pytest.raises(ValueError, match=r"has 500 learned positions, .* use --truncate-source 499 or --max-source-p"):
         ours.load_state_dict(fconv(task, max_source_positions=502).state_dict())
 
 
