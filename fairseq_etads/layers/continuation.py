@@ -45,7 +45,7 @@ class CopyHistory(NamedTuple):
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
         same = words[:, :, None] == source[:, None]  # (N, T', S): True if position j has the word before step t
-        # Mark the words written before each step, in a faster way if only the last step is needed.
+        # Mark the words written before each step. The first form is faster if only the last step is needed.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
         # the previous position must also match the previous word

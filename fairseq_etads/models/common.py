@@ -185,7 +185,7 @@ def check_marks(option: str, task: Any) -> None:
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
         raise ValueError(
-            f'{option}: the documents\' dictionary does not contain "{SENTENCE_MARK}", which ends a sentence; prepare '
+            f'{option}: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; prepare '
             "the data with etads-prepare --source-sentence-marks"
         )
 

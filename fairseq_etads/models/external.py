@@ -52,7 +52,7 @@ def check_evaluated(cfg: Any) -> None:
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # its evaluation could run for ever or use all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # evaluation could run for ever or use all memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '

@@ -48,9 +48,9 @@ def are_percentiles(value: Any) -> bool:
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
     """Choose the minimum and maximum length of summaries in a search from the lengths of the training summaries.
 
-    Beam search ends long summaries too early. With the median as the minimum length, they become as long as the
-    training summaries. The length of short summaries depends on their content, so the bounds only exclude lengths in
-    the shortest tenth and the longest hundredth of the training summaries.
+    Beam search ends long summaries too early. With the median as the minimum length, long summaries become as long as
+    the training summaries. The length of short summaries depends on their content, so the bounds only exclude lengths
+    in the shortest tenth and the longest hundredth of the training summaries.
 
     Args:
         percentiles: percentiles of the lengths; see :meth:`Lengths.percentiles`.

@@ -107,7 +107,7 @@ class SearchSettings:
 
         Raises:
             TypeError: an option does not exist.
-            ValueError: see the class.
+            ValueError: an option has an invalid value or is incompatible with another.
         """
         for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
             words = options.get(name, getattr(cls, name))

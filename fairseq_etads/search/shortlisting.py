@@ -74,7 +74,7 @@ def batch_candidates(
     """
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
-        extra.append(constraints[:, 1:])  # the first number is their count; zeros separate them
+        extra.append(constraints[:, 1:])  # the first number counts the constraints, and zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
     least = 2 * beam + 1  # enough words that other documents in the batch cannot limit the beam size
