@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare ROUGE, novelty, repetition and lengths of the summaries of several systems."""
+"""The command ``etads-analyse``: compare the summaries of several systems by ROUGE, novelty, repetition and length."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the first reference file in the report, which treats its summaries as a system."""
+"""Name under which the report lists the summaries in the first reference file, which it treats as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -43,9 +43,9 @@ example:
 
   copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not occur
   in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N:
-  percentage of its N-grams that occur earlier in the summary. The second table shows from which tenth of the documents
-  the copied bigrams come. See docs/evaluation.md for details. Use - as FILE for standard input. Files may be compressed
-  (.gz, .xz, .bz2, .zst).""",
+  percentage of its N-grams that occur earlier in the summary. The second table shows how many of the copied bigrams
+  come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE for standard input. Files may
+  be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
@@ -185,10 +185,10 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format the table of figures, and the table with the positions of copied bigrams.
+    """Format the table of figures and the table that shows where copied bigrams come from.
 
     Args:
-        form: name of a table format of tabulate.
+        form: name of one of tabulate's table formats.
     """
     metrics = report["metrics"]
     rows, positions = [], []

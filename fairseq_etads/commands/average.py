@@ -16,7 +16,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Average the weights of several checkpoints of one training run.",
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
-    parser.add_argument("output", metavar="OUT", type=Path, help="file for the averaged checkpoint; must not exist")
+    parser.add_argument(
+        "output", metavar="OUT", type=Path, help="file for the averaged checkpoint, which must not exist yet"
+    )
     parser.add_argument(
         "checkpoints", metavar="CHECKPOINT", nargs="+", help="checkpoints to average, written by fairseq-train"
     )

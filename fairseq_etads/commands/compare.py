@@ -40,18 +40,18 @@ examples:
   etads-compare --likelihood runs/new runs/old
   etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
 
-  The command prints the difference of the means, A minus B, with a 95 % confidence interval from a paired bootstrap. It
-  also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation (random
-  exchanges of the two systems' scores, document by document). Use --a and --b if each system was trained several times.
-  Student's t-test then accounts for the spread between trainings as well as between documents, so that a lucky seed is
-  not mistaken for a better system. With a single training of each system, the result does not extend to other trainings
-  of the same systems. Documents that resemble each other (news about one event, packages from one source) are not
-  independent. Name their families with --families to resample whole families. If you test several metrics or systems,
-  correct the p-values for the number of tests (with Holm's method, or by dividing the significance level). With
-  --likelihood, the command compares the log-likelihoods of the references under two trained models (natural logarithm,
-  mean over the tokens of a summary). The likelihood varies far less than ROUGE, so it can detect smaller differences,
-  but it does not measure the effect of the search. Use - as FILE for standard input. Files may be compressed (.gz, .xz,
-  .bz2, .zst).""",
+  The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
+  bootstrap. It also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation
+  (random exchanges of the two systems' scores, document by document). Use --a and --b if each system was trained
+  several times. Student's t-test then accounts for the variation between training runs as well as between documents, so
+  that a lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing
+  about other training runs of the same systems. Documents that resemble each other (news about one event, packages from
+  one source) are not independent. With --families, you can specify which documents belong together; whole families are
+  then resampled. If you test several metrics or systems, correct for the number of tests, either with Holm's method or
+  by dividing the significance level by this number. With --likelihood, the command compares the log-likelihoods of the
+  references under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies
+  far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of the search. Use - as
+  FILE for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
@@ -61,8 +61,10 @@ examples:
         help="summaries of the first system (A), summaries of the second system (B), and references (REF), each with "
         "one summary per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training")
-    add("--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training")
+    add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training run")
+    add(
+        "--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training run"
+    )
     add("--figure", choices=list(FIGURES), default="f1", help="ROUGE figure to compare (default: %(default)s)")
     add("--families", metavar="FILE", help="file with the family of each document, one per line, before any tab")
     likelihood = parser.add_argument_group("likelihoods")
@@ -81,7 +83,7 @@ examples:
 
 
 class _Given(NamedTuple):
-    """Inputs of a comparison: files or runs of the two systems, one per training, and reference files."""
+    """Inputs of a comparison: files or runs of the two systems, one per training run, and reference files."""
 
     first: List[str]
     second: List[str]
@@ -93,7 +95,7 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Sort the arguments into files of A, files of B and references.
+    """Divide the arguments into files of A, files of B and references.
 
     Raises:
         InputError: arguments are missing, or there are too many.
@@ -134,7 +136,7 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
     """Create the rows of "scores" in the report.
 
     Args:
-        first, second: scores of the two systems (trainings, n, metrics).
+        first, second: scores of the two systems (runs, n, metrics).
     """
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])
@@ -209,7 +211,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Return the likelihoods of a run, cached or from a subprocess, so that this process does not import torch."""
+    """Read the likelihoods of a run, computed in a subprocess if needed, so that this process does not import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -260,7 +262,7 @@ def _table(report: Dict[str, Any], figure: str) -> str:
             trainings = [
                 ", ".join(f"{x:.{digits}f}" for x in row[f"{which}_trainings"]) for which in ("first", "second")
             ]
-            lines.append(f"{name.replace('rouge', 'ROUGE-')} of each training: A {trainings[0]}; B {trainings[1]}")
+            lines.append(f"{name.replace('rouge', 'ROUGE-')} of each training run: A {trainings[0]}; B {trainings[1]}")
     return "\n".join(lines)
 
 

@@ -16,9 +16,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-content",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train a content model, which predicts the probability that a summary contains a word or bigram of "
-        "its document, and write it to RUN/content.npz. Decoding with the model chooses among the hypotheses of the "
-        "beam or, with an extractor, chooses the sentences of a summary. If RUN is the run of an extractor, run "
-        "etads-select on the train split first.",
+        "its document, and write it to RUN/content.npz. Decoding with the model chooses among the "
+        "hypotheses in the beam or, with an extractor, chooses the sentences of a summary. If RUN is the "
+        "run of an extractor, run etads-select on the train split first.",
         epilog="""\
 examples:
   etads-content runs/mine
@@ -40,7 +40,7 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: the data of the training, or RUN/prepared)",
+        help="prepared data (default: the data used for training, or RUN/prepared)",
     )
     add(
         "--documents",

@@ -21,11 +21,11 @@ EXAMPLES = """\
 examples:
   etads-demo model                  then open http://127.0.0.1:8000/
   etads-demo model --open           open the page in the browser
-  etads-demo model --port 0         use a free port, and print its number
+  etads-demo model --port 0         use any free port, and print its number
 
-The page shows a summary while it is being written, and which words of the document the model looks at and copies. The
-page needs no network: no text leaves this computer, and no other computer can open the page. The command needs the
-extra "demo"; etads doctor prints the line that installs it.
+The page shows a summary while it is being written. It also shows which words of the document the model attends to and
+copies. The page needs no network: no text leaves this computer, and no other computer can open the page. The command
+needs the extra "demo"; etads doctor prints the line that installs it.
 """
 
 
@@ -59,11 +59,11 @@ def _check(args: argparse.Namespace) -> FolderConfig:
     """
     if args.host not in (LOOPBACK, "localhost"):
         raise InputError(
-            f"--host {args.host}: the page has no passwords, so it is only for this computer: choose {LOOPBACK}. From "
-            f"another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
+            f"--host {args.host}: the page has no passwords, so only this computer may open it: choose {LOOPBACK}. "
+            f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
         )
     if not 0 <= args.port <= 65535:
-        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for a free one")
+        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for any free port")
     config = read_config(args.folder)
     try:
         import starlette  # noqa: F401
@@ -74,7 +74,7 @@ def _check(args: argparse.Namespace) -> FolderConfig:
 
 
 def _listen(port: int) -> socket.socket:
-    """Open a socket that listens on the loopback interface.
+    """Open a socket on the loopback interface and listen on it.
 
     Raises:
         InputError: the port is in use, or not permitted for this user.
@@ -89,7 +89,7 @@ def _listen(port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for a free one") from None
+        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for any free port") from None
     return listener
 
 
@@ -130,11 +130,11 @@ def main(args: argparse.Namespace) -> None:
         # cores. Waiting threads would then sleep, and a summary would take up to twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
-        reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
+        reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
         if (args.folder / EXTRACTOR).is_dir():
-            reads = "reads the most probable sentences of a document of any length"
+            reads = "reads the most probable sentences of documents of any length"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
-        print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
+        print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)
         if args.open:
             # Some browsers block the thread that opens them.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
@@ -151,7 +151,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            # Otherwise the server would wait for unfinished responses.
+            # If this were not set, the server would wait for unfinished responses.
             demo.worker.close()
             super().handle_exit(sig, frame)
 

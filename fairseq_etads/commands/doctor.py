@@ -1,4 +1,4 @@
-"""The command ``etads doctor``: show installed parts and this machine's capabilities, and run a self-test."""
+"""The command ``etads doctor``: show the installed packages and this machine's capabilities, and run a self-test."""
 
 import argparse
 import os

@@ -18,30 +18,30 @@ class Command(NamedTuple):
 COMMANDS: Dict[str, Dict[str, Command]] = {
     "Summarise": {
         "summarize": Command("fairseq_etads.commands.summarize", "summarise new documents"),
-        "explain": Command("fairseq_etads.commands.explain", "explain a summary on a page"),
-        "demo": Command("fairseq_etads.commands.demo", "try a model on a page in the browser"),
+        "explain": Command("fairseq_etads.commands.explain", "explain a summary on a web page"),
+        "demo": Command("fairseq_etads.commands.demo", "try a model on a web page"),
     },
     "Prepare data": {
         "corpus": Command("etads_preprocess.corpus", "convert a corpus to parallel text of documents and summaries"),
         "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
         "prepare": Command("etads_preprocess.prepare", "tokenise text, build the dictionary, binarise"),
         "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
-        "control": Command("etads_preprocess.control", "put control words before documents"),
-        "labels": Command("fairseq_etads.commands.labels", "mark the words and sentences that summaries use"),
+        "control": Command("etads_preprocess.control", "insert control words before documents"),
+        "labels": Command("fairseq_etads.commands.labels", "label the words and sentences that summaries use"),
     },
     "Train": {
         "models": Command("fairseq_etads.commands.models", "list architectures and their options"),
         "plot": Command("fairseq_etads.commands.plot", "plot training curves"),
         "average": Command("fairseq_etads.commands.average", "average checkpoints"),
         "select": Command("fairseq_etads.commands.select", "score the words or sentences of documents with a selector"),
-        "extract": Command(
-            "fairseq_etads.commands.extract", "extract sentences with a model, from the lead, or as an oracle"
-        ),
+        "extract": Command("fairseq_etads.commands.extract", "extract sentences: with a model, the lead or an oracle"),
         "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their most probable sentences"),
-        "content": Command("fairseq_etads.commands.content", "train a model of the words and bigrams of summaries"),
+        "content": Command(
+            "fairseq_etads.commands.content", "train a model that predicts the words and bigrams in summaries"
+        ),
         "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
         "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
-        "shortlist": Command("fairseq_etads.commands.shortlist", "learn the words that can occur in a summary"),
+        "shortlist": Command("fairseq_etads.commands.shortlist", "learn which words can occur in a summary"),
     },
     "Use a trained model": {
         "export": Command("fairseq_etads.commands.export", "write a model folder from a training run"),
@@ -81,7 +81,8 @@ def overview() -> str:
     for group, commands in COMMANDS.items():
         lines += [f"{group}:", *(f"  {name:<{width}}{command.summary}" for name, command in commands.items()), ""]
     lines += [
-        "etads COMMAND --help explains a command. etads summarize … is the same as etads-summarize …, and so on.",
+        "etads COMMAND --help explains a command. etads summarize … is the same as etads-summarize …, and likewise for "
+        "all other commands.",
         'Try: echo "Vim is an almost compatible version of the UNIX editor Vi." | etads summarize debian',
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The command ``etads-explain``: explain on a page why a model wrote its summary of a document."""
+"""The command ``etads-explain``: write a web page that explains why a model wrote its summary of a document."""
 
 import argparse
 import itertools
@@ -19,12 +19,12 @@ EXAMPLES = """\
 examples:
   etads-explain model article.txt --output page.html               the file is one document
   etads-explain model documents.txt --lines --document 3 -o page.html
-  etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
+  etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh record
   etads-explain model articles/ --document all -o pages/           one page per document, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
-  etads-explain model article.txt --json page.json                 only the figures
+  etads-explain model article.txt --json page.json                 write only the figures
 
-Open the page in a browser. It is a single file, which loads no other files. docs/explain.md describes it.
+Open the page in a browser. It is a single file and loads no other files. docs/explain.md describes its contents.
 """
 LARGEST = 1_000
 """Maximum number of pages that --document all writes."""
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="?",
         default=STANDARD_INPUT,
-        help="file or folder with one or more documents, plain or compressed; - is standard input (default)",
+        help="file or folder with one or more documents, which may be compressed; - is standard input (default)",
     )
     add("--output", "-o", metavar="PAGE", help="file for the page; with --document all, folder for the pages")
     add("--json", metavar="FILE", help="file for the figures as JSON; - is standard output")
@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         "--document",
         metavar="N",
         default=None,
-        help="id, name or number (from 1) of the document to explain; all: one page per document (default: the first)",
+        help="id, name or number (from 1) of the document to explain; all: one page per document (default: the first "
+        "document)",
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
     add_input_format(parser)
@@ -77,7 +78,7 @@ def _check(args: argparse.Namespace) -> None:
             continue
         path = Path(value)
         if args.document == "all" and option == "--json":
-            raise InputError("--json takes one document: do not choose --document all")
+            raise InputError("--json is for one document: do not choose --document all")
         if args.document == "all" and path.exists() and not path.is_dir():
             raise InputError(f"{option} {path}: --document all writes a folder, but this is a file")
         if args.document != "all" and path.is_dir():
@@ -87,7 +88,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.document != "all":
         check_outputs({"--output": args.output, "--json": args.json}, {"FILE": args.file})
     if args.document == "all" and args.output == STANDARD_INPUT:
-        raise InputError("--output -: --document all writes a folder; name one")
+        raise InputError("--output -: --document all writes a folder; name a folder")
     if args.document == "all" and args.summary is not None:
         raise InputError("--summary is for one document: do not choose --document all")
 
@@ -121,7 +122,7 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     if found is None:
         hint = "; --lines reads every line as one" if kind == "file" else ""
         raise InputError(
-            f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1{hint}"
+            f"--document {wanted}: no such id, name or number; the {count:,} documents are numbered from 1{hint}"
         )
     if found.problem:
         raise InputError(found.problem)
@@ -154,7 +155,7 @@ def main(args: argparse.Namespace) -> None:
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
-        if taken.startswith(args.file):  # the lines of such a file could also be separate documents
+        if taken.startswith(args.file):  # each line of such a file could also be a separate document
             say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)

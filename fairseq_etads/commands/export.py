@@ -36,7 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Write a model folder, which contains the weights (safetensors), settings (JSON), dictionaries, "
-        "the subword model and a model card. Model folders can be shared, because loading them runs no code from them.",
+        "the subword model and a model card. Model folders are safe to share, because no code is run from "
+        "them when they are loaded.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
     )
-    add("--prepared", metavar="DIR", type=Path, help="prepared data (default: the folder that the training used)")
+    add("--prepared", metavar="DIR", type=Path, help="prepared data (default: the folder used for training)")
     add(
         "--dtype",
         choices=DTYPES,
@@ -67,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--content",
         metavar="RUN",
-        help="run folder with a content model from etads-content; unless --choose is given, a content model from the "
-        "run of an extractor chooses the sentences of summaries, and one from the run of a summariser chooses among "
+        help="run folder with a content model from etads-content; unless --choose is given, the content model of an "
+        "extractor chooses the sentences of summaries, and the content model of a summariser chooses among "
         "hypotheses (default: the content model in the extractor's run or in RUN, if any; none: no content model)",
     )
     card = parser.add_argument_group("model card")
@@ -142,11 +143,11 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
     else:
         path = Path(args.content) / CONTENT
     if not path.is_file():
-        raise InputError(f"--content {args.content}: it has no {CONTENT}; etads-content makes it")
+        raise InputError(f"--content {args.content}: it has no {CONTENT}; create it with etads-content")
     if extractor is None and _of_extractor(path):
         raise InputError(
-            f"{path}: this content model needs the extractor of its training: name its run with --extractor, or leave "
-            "the model out with --content none"
+            f"{path}: this content model needs the extractor with which it was trained: name its run with --extractor, "
+            "or leave the content model out with --content none"
         )
     return path
 
@@ -155,7 +156,7 @@ def _of_extractor(content: Path) -> bool:
     """Return whether a content model reads an extractor's probabilities; raises InputError if the file is damaged."""
     from ..search.content.model import ContentModel
 
-    return ContentModel.load(content, f"etads-content {content.parent} makes it").of_extractor
+    return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
@@ -176,7 +177,7 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """Read a report.json. An unreadable report counts as empty, because only the model card uses it."""
+    """Read a report.json. An unreadable report is treated as empty, because only the model card uses it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -250,10 +251,10 @@ def main(args: argparse.Namespace) -> None:
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
-        print(f"including the extractor of this run, {extractor_run}, so the model reads documents of any length")
+        print(f"including the extractor of this run, {extractor_run}, so the model accepts documents of any length")
     choice = exported.config.decoding.get("choose", "none")
     if choice != "none":
-        what = "the sentences of summaries" if choice == "content" else "among the hypotheses of the beam"
+        what = "the sentences of summaries" if choice == "content" else "among the hypotheses in the beam"
         print(f"with the content model {content}, which chooses {what}; --choose none turns it off")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {

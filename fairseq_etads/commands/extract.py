@@ -12,7 +12,7 @@ from .labels import binarised
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
-"""Values of ``--by`` that need probabilities -> the unit of the probabilities."""
+"""Values of ``--by`` that require probabilities -> unit for which the probabilities are computed."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,7 +29,7 @@ ways:
              sentences above the threshold, but at least --at-least and at most --sentences
   content    the sentences with the highest ROUGE expected by the content model of etads-content; with --hypotheses,
              sentences written by a summariser are also candidates
-  tagger     the sentences with the highest mean probability of words according to etads-select (--arch word_tagger)
+  tagger     the sentences whose words have the highest mean probability according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
 examples:
@@ -39,8 +39,8 @@ examples:
   etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
       --sentences 30
 
-  Sentence marks (etads-prepare --source-sentence-marks) separate the sentences of a document. A summary keeps the order
-  of its sentences in the document.""",
+  Sentence marks (etads-prepare --source-sentence-marks) separate the sentences of a document. The sentences of a
+  summary keep their order in the document.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
@@ -51,7 +51,7 @@ examples:
         "--selection",
         metavar="DIR",
         type=Path,
-        help="output folder of etads-select, which selector, content, tagger and phrases require",
+        help="output folder of etads-select; required for selector, content, tagger and phrases",
     )
     add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
     add(
@@ -64,15 +64,15 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="maximum number of words in a summary: for selector and tagger instead of --sentences, for content always "
-        "(default: 1.15 times the mean in training)",
+        help="maximum number of words in a summary, for selector and tagger (instead of --sentences) and for content "
+        "(default for content: 1.15 times the mean length in training)",
     )
     add(
         "--hypotheses",
         metavar="FILE",
         type=Path,
         help="for content: output of fairseq-generate --nbest for the same documents, or the log of "
-        "scripts/generate.sh; its sentences become candidates in addition to the sentences of the documents",
+        "scripts/generate.sh; the sentences in it become candidates in addition to the sentences of the documents",
     )
     add(
         "--threshold",

@@ -39,8 +39,8 @@ example:
   etads-human score --key key.json sheets/*.csv
 
   Each annotator receives one sheet in two formats, a CSV file for spreadsheets and a page for browsers, and fills in
-  one of them. Keep the key secret: it maps the letters on the sheets to systems. You can add the references as another
-  system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
+  one of them. Keep the key secret, because it maps the letters on the sheets to systems. You can add the references as
+  another system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")
@@ -51,13 +51,14 @@ example:
         metavar="NAME=FILE",
         action="append",
         required=True,
-        help="name of a system and file with its summaries, one per line; may be repeated",
+        help="name of a system, and file with its summaries, one per line; may be repeated",
     )
     add(
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator of sentences within a line, shown as a space on the sheets; '' for none (default: %(default)s)",
+        help="separator between sentences within a line, shown as a space on the sheets; '' for none (default: "
+        "%(default)s)",
     )
     add("--quiet", action="store_true", help="suppress warnings about the texts")
     add("--items", metavar="N", type=int, default=100, help="number of documents to judge (default: %(default)s)")
@@ -142,7 +143,7 @@ def _score(args: argparse.Namespace) -> None:
         problems += messages
     warn("etads-human", problems)
     if problems and not args.skip_malformed:
-        raise ValueError(f"{len(problems)} wrong lines; correct them, or skip them with --skip-malformed")
+        raise ValueError(f"{len(problems)} invalid lines; correct them, or skip them with --skip-malformed")
     if not ratings:
         raise ValueError("the sheets contain no ratings")
     expected = len(CRITERIA) * sum(len(letters) for sheet in key["sheets"].values() for letters in sheet.values())

@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label the words or sentences of each document that its reference summary uses."""
+"""The command ``etads-labels``: label the words or sentences in each document that its reference summary uses."""
 
 import argparse
 import os
@@ -33,8 +33,8 @@ kinds:
   match          for each summary sentence, the document sentence that recalls it best
   extract        the sentences that together best recall the summary, chosen greedily
   f1             the sentences that together are most similar to the summary, chosen greedily by the F1 of words and
-                 bigrams; finds fewer sentences than extract, and is much faster
-  distribution   for each summary sentence, weights of the document sentences from the cosine of TF-IDF
+                 bigrams; selects fewer sentences than extract, and is much faster
+  distribution   for each summary sentence, a weight for every document sentence, from their TF-IDF cosine similarity
 
 examples:
   etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
@@ -43,15 +43,20 @@ examples:
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
   With --pairs, the command writes one pair per summary sentence: the document sentence that --kind match finds to
-  SPLIT.source, and the summary sentence to SPLIT.target. The command etads-prepare reads these files, and a model
-  trained on them rewrites sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
+  SPLIT.source, and the summary sentence to SPLIT.target. These files are input for etads-prepare. A model trained on
+  them learns to rewrite sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
   --pairs and all kinds except words. The four kinds of sentence labels share one file name, so use --out to keep
   several. See docs/selection.md for descriptions of the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
     add("--kind", choices=tuple(KINDS), help="kind of label, see below (default: words)")
-    add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder instead of labels")
+    add(
+        "--pairs",
+        metavar="DIR",
+        type=Path,
+        help="write pairs of sentences to text files in this folder instead of labels",
+    )
     add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
     add(
         "--truncate-source",
@@ -77,7 +82,7 @@ def binarised(data: Path) -> Path:
     """
     folder = data / "bin" if (data / "bin").is_dir() else data
     if not folder.is_dir():
-        raise InputError(f"DATA {data}: no such folder; etads-prepare writes it")
+        raise InputError(f"DATA {data}: no such folder; create it with etads-prepare")
     return folder
 
 

@@ -12,8 +12,8 @@ from ..platform.errors import InputError
 EXAMPLES = """\
 examples:
   etads-models                       list all architectures
-  etads-models etads                 show the options of one
-  etads-models --configs configs     write a configuration of each for fairseq-hydra-train
+  etads-models etads                 show the options of one architecture
+  etads-models --configs configs     write a configuration of each architecture for fairseq-hydra-train
 """
 
 VOCABULARY = 50_000
@@ -23,7 +23,7 @@ VOCABULARY = 50_000
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
-        description="List the named architectures and their numbers of parameters, or show the options of one of them.",
+        description="List the named architectures with their parameter counts, or show the options of one of them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -32,8 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="size of the summaries' dictionary or, with a shared dictionary, its number of words known to summaries "
-        "(default: the same as for documents)",
+        help="size of the summaries' dictionary or, with a shared dictionary, the number of its words that summaries "
+        "can contain (default: the same as for documents)",
     )
     parser.add_argument(
         "--configs",
@@ -57,8 +57,10 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(f"{option} {size}: choose 5 or more")
         if size is not None and (args.arch or args.configs):
             other = f"ARCH {args.arch}" if args.arch else f"--configs {args.configs}"
-            raise InputError(f"{option} {size} has no effect with {other}: it counts parameters in the list of all")
-    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+            raise InputError(
+                f"{option} {size} has no effect with {other}: it is only for the list of all architectures"
+            )
+    warnings.simplefilter("ignore")  # Hydra warns about the way fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 

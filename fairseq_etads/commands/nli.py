@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, for the reward ``entail`` and training on entailment."""
+"""The command ``etads-nli``: train and use entailment models, also as the reward ``entail``."""
 
 import argparse
 import math
@@ -27,8 +27,8 @@ examples:
       --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
   etads-nli score nli snli_1.0_test.jsonl
 
-  Files of pairs contain the published JSON lines, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is a
-  folder, which fairseq-train reads with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
+  A file of pairs contains JSON lines as published, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is
+  a folder; pass it to fairseq-train with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)
@@ -67,7 +67,7 @@ def _add_train(commands: Any) -> None:
     add = train.add_argument
     add("out", metavar="MODEL", type=Path, help="folder for the model")
     add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="training pairs")
-    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs on which to choose the best epoch")
+    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
     add(
         "--vectors",
         metavar="FILE",
@@ -113,8 +113,8 @@ def _add_train(commands: Any) -> None:
         "--words",
         choices=WORD_KINDS,
         default="ptb",
-        help="tokenisation of raw text, which must match etads-prepare --words of the summaries to score (default: "
-        "%(default)s)",
+        help="tokenisation of raw text, which must match the value of etads-prepare --words for the summaries to score "
+        "(default: %(default)s)",
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
     add("--hide-digits", action="store_true", help="replace each digit with #, as in Gigaword headlines")

@@ -1,4 +1,4 @@
-"""The command ``etads-plot``: plot the curves of one or several trainings from their logs."""
+"""The command ``etads-plot``: plot the training curves of one or several runs from their logs."""
 
 import argparse
 import sys
@@ -20,22 +20,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plot the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm and "
-        "all other logged figures.",
+        description="Plot training curves from logs: loss, perplexity, learning rate, gradient norm and all other "
+        "logged figures.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
-  etads-plot runs/etads runs/basic --out comparison.pdf    # two trainings in the same panels
+  etads-plot runs/etads runs/basic --out comparison.pdf    # two runs in the same panels
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
   RUN is a run folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
   output; --log-format simple or json), plain or compressed; - is standard input. Each figure is drawn in its own panel
   against the number of updates, with a line for training and marked points for each validation set. If training was
-  resumed from a checkpoint, later figures replace earlier ones. Curves with more than {MOST_POINTS} points show means
-  over neighbouring points. The command needs matplotlib (pip install matplotlib).""",
+  resumed from a checkpoint, later figures replace earlier ones. Neighbouring points are averaged in curves with more
+  than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="run folder of a training, or its log file")
+    add("runs", metavar="RUN", nargs="+", help="run folder, or log file")
     add(
         "--out",
         metavar="FILE",
@@ -45,7 +45,7 @@ examples:
         "--figures",
         metavar="LIST",
         help="comma-separated names of logged figures to draw, including those omitted by default, such as wps or wall "
-        "(default: all figures about the model)",
+        "(default: all figures that describe the model)",
     )
     return parser
 
@@ -97,7 +97,7 @@ def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[
 
 
 def _describe(name: str, log: TrainingLog) -> str:
-    """Describe a training in a line: its progress, number of validations, and lowest validation loss."""
+    """Describe a training run in one line: its progress, number of validations, and lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
@@ -107,9 +107,9 @@ def _describe(name: str, log: TrainingLog) -> str:
             about += f", lowest loss {losses[best]:g} after update {best:,}"
         said.append(about)
     if not log.validations:
-        said.append("no validation in the log: curves of training only")
+        said.append("no validation in the log: plotting training only")
     if not any(TRAIN in kinds for kinds in log.figures.values()):
-        said.append("no figures of training in the log: validation only")
+        said.append("no training figures in the log: plotting validation only")
     return f"{name}: {'; '.join(said)}"
 
 

@@ -25,7 +25,7 @@ examples:
   etads-rouge summaries.txt runs/mine/text/test.target
 
   --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
-  an interruption, run the same command again to continue. See docs/rewrite.md for the training of both models.""",
+  an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
@@ -57,7 +57,7 @@ examples:
         metavar="X",
         type=float,
         default=1.0,
-        help="penalty for the i-th best continuation of each hypothesis: X times i, counting from 0 (default: "
+        help="penalty of X times i for the i-th best continuation of each hypothesis, where i counts from 0 (default: "
         "%(default)s)",
     )
     add(
@@ -70,8 +70,8 @@ examples:
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: length by which to normalise scores, with the end symbol (tokens) or without it (words), "
-        "as in Chen and Bansal's code (default: %(default)s)",
+        help="with --rerank: normalise scores by the length with the end symbol (tokens) or without it (words, as in "
+        "Chen and Bansal's code) (default: %(default)s)",
     )
     add(
         "--max-len",

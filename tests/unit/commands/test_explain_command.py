@@ -112,7 +112,10 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),
         (["a.txt", "-o", "-", "--document", "all"], "--output -: --document all writes a folder"),
         (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is for one document"),
-        (["a.txt", "--lines", "-o", "x", "--document", "5"], "--document 5: no such id, name or number; there are 4"),
+        (
+            ["a.txt", "--lines", "-o", "x", "--document", "5"],
+            "--document 5: no such id, name or number; the 4 documents",
+        ),
         (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines reads every line as one"),
         (["a.txt", "-o", "x", "--document", "0"], "--document 0: no such id"),
         (["b.txt", "-o", "x"], "FILE b.txt: no such file or folder"),

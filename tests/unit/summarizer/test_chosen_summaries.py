@@ -250,7 +250,7 @@ def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
     for options, words in (
         (["--content", "none", "--choose", "content"], "--choose content: needs a content model"),
         (["--content", "none", "--choose-words", "9"], "--choose-words 9 has no effect without --choose content"),
-        (["--content", str(run)], f"--content {run}: it has no content.npz; etads-content makes it"),
+        (["--content", str(run)], f"--content {run}: it has no content.npz; create it with etads-content"),
     ):
         assert export_command([*command, *options]) == 2
         assert words in capsys.readouterr().err
