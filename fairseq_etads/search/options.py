@@ -142,8 +142,8 @@ class DecodingOptions:
     )
     content_model: Optional[str] = _option(
         None,
-        "file created by etads-content; adds --content-weight times the sum of expected ROUGE and consensus (mean ROUGE "
-        "against the other hypotheses) to the score of each hypothesis before the best one is chosen",
+        "file created by etads-content; adds --content-weight times the sum of expected ROUGE and consensus (mean "
+        "ROUGE against the other hypotheses) to the score of each hypothesis before the best one is chosen",
         tunable=False,
         excludes={"--score-reference": "", "--sampling": ""},
     )
