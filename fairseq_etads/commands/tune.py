@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "--starting-points",
         metavar="N",
         type=int,
-        help="with --mert, number of starting points for the search, all but one of which are random (default: "
+        help="with --mert, number of starting points for the search; all but one are random (default: "
         f"{STARTING_POINTS})",
     )
     add("--out", metavar="DIR", type=Path, help="folder for trials, tables and the plot (default: FOLDER-tuning)")

@@ -54,7 +54,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """Put the page into a frame for a notebook, to keep its styles and scripts separate from those of the notebook."""
+    """Put the page into a frame for a notebook, to keep its styles and scripts separate from the notebook's."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -264,7 +264,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """Draw a bar whose length is the token's probability; the share that is due to copying has another colour."""
+    """Draw a bar as long as the token's probability; the share that is due to copying has another colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
