@@ -29,7 +29,7 @@ ways:
              sentences above the threshold, but at least --at-least and at most --sentences
   content    the sentences with the highest ROUGE expected by the content model of etads-content; with --hypotheses,
              sentences written by a summariser are also candidates
-  tagger     the sentences whose words have the highest mean probability according to etads-select (--arch word_tagger)
+  tagger     the sentences with the highest mean word probability according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
 examples:

@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, also as the reward ``entail``."""
+"""The command ``etads-nli``: train and use entailment models, for example for the reward ``entail``."""
 
 import argparse
 import math

@@ -12,7 +12,10 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Convert a value of --metrics, such as "1,2,L", to names of metrics. The package rouge-score calls our L Lsum."""
+    """Convert a value of --metrics, such as "1,2,L", to names of metrics.
+
+    The package rouge-score uses the name Lsum for our L.
+    """
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
@@ -22,7 +25,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
     Args:
         resamples: the default of --bootstrap.
-        without: text for the help of --bootstrap about the value 0.
+        without: text about the value 0 for the help of --bootstrap.
     """
     add = parser.add_argument
     add(
@@ -33,7 +36,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         help="comma-separated ROUGE metrics: 1 … 9, L (computed sentence by sentence; same as Lsum), Ljoined (treats "
         "the summary as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
     )
-    add("--no-stem", action="store_true", help="compare words instead of their Porter stems")
+    add("--no-stem", action="store_true", help="compare the words themselves instead of their Porter stems")
     add(
         "--irregular",
         choices=["yes", "no"],
@@ -44,9 +47,9 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator of sentences within a line; '' for none (default: %(default)s)",
+        help="separator between sentences within a line; '' for none (default: %(default)s)",
     )
-    add("--no-sentence-split", action="store_true", help="treat each line as one sentence, and remove marks")
+    add("--no-sentence-split", action="store_true", help="treat each line as one sentence, and remove sentence marks")
     add(
         "--backend",
         choices=BACKENDS,
@@ -101,7 +104,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """Read the lines of files that match line by line.
+    """Read files that correspond line by line.
 
     Raises:
         ValueError: a file cannot be read, is not UTF-8 or is empty, or their numbers of lines differ.
@@ -115,7 +118,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
     """Map names to files from the values of --system, NAME=FILE.
 
     Raises:
-        ValueError: a value has another form, or a name occurs twice or is among ``taken``.
+        ValueError: a value is not of this form, or a name occurs twice or is in ``taken``.
     """
     files: Dict[str, str] = {}
     for text in systems:
@@ -140,7 +143,7 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
     Args:
         option: the option that names the file.
         name: the file; None if there is none.
-        suffixes: allowed endings of the name; without any, all are allowed.
+        suffixes: allowed endings of the name; if none are given, any name is allowed.
     """
     if name is None:
         return

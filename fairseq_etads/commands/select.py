@@ -32,7 +32,7 @@ examples:
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of a document; later tokens are not selected (default: as in training)",
+        help="read only the first N tokens of each document; later tokens are not selected (default: as in training)",
     )
     add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
     add(

@@ -18,11 +18,11 @@ def _parser() -> argparse.ArgumentParser:
         "in their original order. The result is text for etads-prepare.",
         epilog=f"""\
 Files in OUT for each split of the data:
-  SPLIT.source              the picked sentences of each document in one line, with <q> between them
+  SPLIT.source              the picked sentences of each document on one line, with <q> between them
   SPLIT.source.{FACTOR:<12} the probability of each picked sentence, as a level from 1 to 8
   SPLIT.target              the summaries of TEXT
 File in RUN, which etads-export --extractor RUN reads:
-  picking.json              the number of words and the boundaries of the levels
+  picking.json              the number of words to pick and the boundaries of the levels
 
 examples:
   etads-prepare runs/mine/text full --source-sentence-marks --tokens word --size 20000 --words ptb
@@ -42,7 +42,7 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="output of etads-prepare for TEXT, as read by the extractor (default: RUN/prepared)",
+        help="output of etads-prepare for TEXT, which the extractor has read (default: RUN/prepared)",
     )
     add(
         "--words",
@@ -64,7 +64,7 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(f"TEXT {args.text}: there is no such folder")
     if args.out.resolve() == args.text.resolve():
         raise InputError(
-            f"OUT {args.out}: is the same folder as TEXT, so its documents would be overwritten; name another folder"
+            f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
         )
     from ..jobs.shorten import shorten
 

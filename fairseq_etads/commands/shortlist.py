@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: associate words of summaries with words of documents, for fast decoding."""
+"""The command ``etads-shortlist``: associate summary words with document words, for fast decoding."""
 
 import argparse
 import sys
@@ -15,8 +15,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shortlist",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Learn a shortlist from prepared training data. It contains the most frequent words of summaries "
-        "and, for each word of documents, the associated words of summaries. Decoding with --shortlist FILE then "
+        description="Learn a shortlist from prepared training data. It contains the most frequent summary words and, "
+        "for each document word, the summary words associated with it. Decoding with --shortlist FILE then "
         "considers only these words and the document's own words, which is faster with a large vocabulary.",
         epilog="""\
 examples:
@@ -25,8 +25,8 @@ examples:
   scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
-  At the end, the command reports how many words the list of a validation document contains, and how many words of the
-  reference summaries are on the list. See docs/decoding.md for the costs and gains of a shortlist.""",
+  At the end, the command reports the average length of the list for a validation document, and the percentage of the
+  words in reference summaries that are on the list. See docs/decoding.md for the costs and gains of a shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
@@ -36,7 +36,7 @@ examples:
         metavar="N",
         type=int,
         default=1000,
-        help="include the N most frequent words of summaries in every list (default: %(default)s)",
+        help="include the N most frequent summary words in every list (default: %(default)s)",
     )
     add(
         "--per-word",
@@ -50,8 +50,8 @@ examples:
         metavar="N",
         type=int,
         default=400,
-        help="learn from the first N tokens of each document; choose the number that the model reads (default: "
-        "%(default)s)",
+        help="learn from the first N tokens of each document; choose the number of tokens that the model reads "
+        "(default: %(default)s)",
     )
     add(
         "--truncate-target",

@@ -27,19 +27,20 @@ examples:
   echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
   etads-summarize model article.txt                             the file is one document; print its summary
   etads-summarize model new-documents.txt --lines               every line is a document
-  etads-summarize model articles/ --output summaries.jsonl      every file in the folder is a document; write JSON lines
+  etads-summarize model articles/ --output summaries.jsonl      every file in the folder is a document; write JSON Lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
   etads-summarize model --beam 8 --min-len 20 < documents.txt
 
 Each JSON line contains "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
-(words that the model copied, with their character positions in the document), "read" and "left_out" (numbers of the
-document's tokens), "surprisal", and "problem" if the document has no summary. docs/using.md describes these fields.
+(words that the model copied, with their character positions in the document), "read" and "left_out" (numbers of
+document tokens that were and were not read), "surprisal", and "problem" if the document has no summary. docs/using.md
+describes these fields.
 
 After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
-if some documents could not be summarised, and 2 after any other error.
+if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Maximum number of seconds of work that is repeated after an interruption."""
+"""Maximum number of seconds of work to repeat after an interruption."""
 PROBLEMS_SHOWN = 10
 
 
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="*",
         default=[STANDARD_INPUT],
-        help="files or folders with documents, plain or compressed; - is standard input (default)",
+        help="files or folders with documents, which may be compressed; - is standard input (default)",
     )
     add_input_format(parser)
     add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
@@ -74,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read before summarising them; 1 summarises each document immediately (default: "
+        help="number of documents to read before they are summarised; 1: summarise each document immediately (default: "
         "%(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
@@ -96,7 +97,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
 
 
 class _Report:
-    """Reports of progress on a terminal, of problems, and of the number of summaries."""
+    """Reports on the progress (on a terminal), on problems and on the number of summaries."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
@@ -129,27 +130,27 @@ class _Report:
             self._tell(
                 "unusual",
                 document.name,
-                f"unlike the documents of the model's training ({surprisal.unknown:.0%} of its tokens are unknown, "
-                f"{surprisal.bits:.1f} bits per token, more than {UNUSUAL} % of them): do not rely on its summary",
+                f"unlike the documents used to train the model ({surprisal.unknown:.0%} of its tokens are unknown, "
+                f"{surprisal.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary",
             )
         self._bar.update()
 
     def _tell(self, kind: str, name: str, words: str) -> None:
-        """Report something about a document, unless many documents have already had the same report."""
+        """Report a problem with a document, unless the same problem was already reported for many documents."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
             print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
-        """Report the numbers of documents and of missing summaries, including earlier runs."""
+        """Report how many documents were read and how many summaries are missing, including earlier runs."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
         self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}")
         if self.counts["unusual"] > PROBLEMS_SHOWN:
-            self.say(f"{self.counts['unusual']:,} documents in total are unlike the model's training documents")
+            self.say(f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model")
         if self.counts["truncated"]:
             self.say(
                 f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "

@@ -1,4 +1,4 @@
-"""The command ``etads-tune``: choose decoding options of a model folder on documents with references."""
+"""The command ``etads-tune``: choose decoding options for a model folder on documents with references."""
 
 import argparse
 import functools
@@ -30,15 +30,15 @@ TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
 PLOT = "tuning.png"
 EXAMPLES = """\
 examples:
-  etads-tune model valid.source valid.target                   run 20 trials; print a table and conclusions
+  etads-tune model valid.source valid.target                   run 20 trials, and print a table and conclusions
   etads-tune model valid.jsonl --trials 50 --metric rougeL --write
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
 All decoding options (etads-summarize --help) can be searched except --infer-dtype and --ngram-ignore-tokens. Without
---search, they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. The values of min-len and
-max-len come from the references. --range sets the values of an option, and adds it to the search. Trial 0 uses the
-folder's current defaults, so the best trial is never worse on these documents.
+--search, they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
+values to try come from the lengths of the references. --range sets the values to try for an option, and adds the option
+to the search. Trial 0 uses the folder's current defaults, so the best trial is never worse on these documents.
 
 To continue after an interruption or with more --trials, run the command again with the same --out. docs/tuning.md
 describes the search.
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "source",
         metavar="DOCUMENTS",
         type=Path,
-        help="file with one document per line, or JSON lines or CSV, which may also contain the references",
+        help="file with one document per line, or a JSON Lines or CSV file, which may also contain the references",
     )
     add("target", metavar="REFERENCES", type=Path, nargs="?", help="references of the documents, in the same order")
     add("--source-column", metavar="NAME", default="", help="field with the document (default: detected)")
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="use at most N documents, drawn at random once for all trials (default: %(default)s)",
+        help="use at most N documents, which are drawn at random once for all trials (default: %(default)s)",
     )
     add("--search", metavar="LIST", default="", help="comma-separated options to search, see below")
     add(
@@ -108,7 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         "--starting-points",
         metavar="N",
         type=int,
-        help=f"with --mert, number of starting points of the search, all but one random (default: {STARTING_POINTS})",
+        help="with --mert, number of starting points for the search; all but one are random (default: "
+        f"{STARTING_POINTS})",
     )
     add("--out", metavar="DIR", type=Path, help="folder for trials, tables and the plot (default: FOLDER-tuning)")
     add(
@@ -126,17 +127,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MIB",
         type=int,
         default=1024,
-        help="memory in MiB for encoder states to reuse in all trials; 0: encode again in each trial (default: "
-        "%(default)s)",
+        help="memory in MiB for encoder states that all trials reuse; 0: encode the documents again in each trial "
+        "(default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print only results and errors")
     return parser
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Read the texts in a file of lines or a table. Texts of several lines keep their line breaks."""
+    """Read the texts in a table, or in a file with one text per line.
+
+    Texts with several lines keep their line breaks.
+    """
     if str(path) == STANDARD_INPUT:
-        raise InputError(f"{option} -: must be a file, because tuning reads it again when it is resumed")
+        raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
     kind, column = guess_format([path], text="lines"), ""
@@ -163,7 +167,7 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
         raise InputError(
-            f"REFERENCES are missing: {args.source} has plain lines, without fields for documents and references"
+            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
     references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):
@@ -240,9 +244,11 @@ def _check_matplotlib() -> bool:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse impossible options, and set the defaults that depend on --mert."""
+    """Reject impossible options, and set the defaults that depend on --mert."""
     if args.encoder_memory < 0:
-        raise InputError(f"--encoder-memory {args.encoder_memory}: choose 0 (encode again in each trial) or more")
+        raise InputError(
+            f"--encoder-memory {args.encoder_memory}: choose 0 (encode the documents again in each trial) or more"
+        )
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: choose 0 or more")
     for option, value, needs_mert in (
@@ -306,7 +312,7 @@ def _try_options(
     ranges: Dict[str, str],
     common: Dict[str, Any],
 ) -> None:
-    """Try options, write the tables, and with --write store the best options in the folder."""
+    """Try options, write the tables and, with --write, store the best options in the folder."""
     from ..jobs.tuning import report
     from ..jobs.tuning.proposals import check_optuna
     from ..jobs.tuning.tune import tune
@@ -349,7 +355,7 @@ def _tune_weights(
     out: Path,
     common: Dict[str, Any],
 ) -> None:
-    """Run minimum-error-rate training, and with --write store the best weights in the folder."""
+    """Run minimum-error-rate training and, with --write, store the best weights in the folder."""
     from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
 
     summarizer = load()
@@ -367,7 +373,10 @@ def _tune_weights(
     tuning.write(out)
     weights = as_option(tuning.best.weights)
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
-    print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
+    print(
+        f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "
+        "documents."
+    )
     print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
     _write(
@@ -379,7 +388,10 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """With --write, store options as the folder's defaults; None means that its defaults are already the best."""
+    """With --write, store options as the folder's defaults.
+
+    None means that the current defaults are already the best.
+    """
     from ..summarizer.folder.defaults import set_decoding
 
     if not args.write:

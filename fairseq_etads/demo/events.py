@@ -1,6 +1,6 @@
 """Report progress to the page while a document is summarised, as events. Events are JSON dictionaries with a "kind".
 
-- ``waiting``: ``before``, the number of summaries that come first.
+- ``waiting``: ``before``, the number of summaries that will be written first.
 - ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
 - ``step``: the best summary so far with ``text``, ``score`` and ``ended``. ``attention`` and ``copying`` show where the
   model read its last word, as pairs [token of the document, weight], or None if the model has none.
@@ -70,7 +70,7 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # such as too little memory; the next document may be shorter
+    except Exception as error:  # for example, too little memory; the next document may be shorter
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 

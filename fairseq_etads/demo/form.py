@@ -1,4 +1,4 @@
-"""Describe the decoding options as fields of a form, from the same table as the options of the command line."""
+"""Describe the decoding options as fields of a form, from the same table as the command-line options."""
 
 from typing import Any, Dict, List
 

@@ -1,8 +1,8 @@
-"""Restrict the server to its own page on this computer, with checks of requests and headers of responses.
+"""Restrict the server to its own page on this computer by checking requests and adding headers to responses.
 
 The server listens on the loopback interface, so other computers cannot reach it, but other web pages in the user's
-browser can. A page can send requests to any address (cross-site request forgery), and can let its own name point to
-127.0.0.1 (DNS rebinding). But it cannot choose the headers Host and Origin that a browser sends.
+browser can. Such a page can send requests to any address (cross-site request forgery), and can let its own name point
+to 127.0.0.1 (DNS rebinding). It cannot choose the headers Host and Origin, however, which the browser sends.
 """
 
 import re
@@ -31,7 +31,7 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware that refuses requests from pages of other servers, and adds :data:`HEADERS` to responses.
+    """ASGI middleware that rejects requests from other servers' pages, and adds :data:`HEADERS` to responses.
 
     Headers that a response already contains are kept.
     """
@@ -41,7 +41,7 @@ class LocalOnly:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or pass it to the application."""
-        if scope["type"] != "http":  # events at startup and shutdown of the server
+        if scope["type"] != "http":  # events when the server starts and shuts down
             await self.app(scope, receive, send)
             return
 
@@ -59,7 +59,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Return the reason to refuse a request, as HTTP status and text; None to accept the request."""
+    """Return the reason for rejecting a request, as HTTP status and text; None to accept the request."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")

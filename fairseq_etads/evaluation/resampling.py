@@ -1,9 +1,9 @@
-"""Confidence intervals of means, and tests of the difference of two means: bootstrap, randomisation and Student's t.
+"""Confidence intervals for means, and tests of the difference between two means: bootstrap, randomisation, Student's t.
 
 All functions draw with a given seed, so the same scores result in the same intervals and p-values.
 
-If documents belong to families (near-copies, packages from one source), pass ``families`` (n,), a number per document.
-Whole families are then drawn, because documents of the same family are not independent.
+If documents belong to families (near-copies, packages from one source), pass ``families`` (n,), which contains a family
+number for each document. Whole families are then drawn, because documents of the same family are not independent.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -43,7 +43,7 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
 
 
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Compute 95 % confidence intervals, low and high (2, ...), of the means of ``scores`` (n, ...) over axis 0.
+    """Compute 95 % confidence intervals, low and high (2, ...), for the means of ``scores`` (n, ...) over axis 0.
 
     The percentile bootstrap (Efron 1979) uses the 2.5th and 97.5th percentiles of :func:`bootstrap_means`.
     """
@@ -65,7 +65,7 @@ def compare_pairs(
 ) -> Dict[str, Any]:
     """Test the difference between the mean scores of two sets of summaries of the same n documents.
 
-    The result does not extend to other trainings of the two systems; see :func:`compare_trainings`.
+    The result says nothing about other training runs of the two systems; see :func:`compare_trainings`.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
@@ -98,13 +98,13 @@ def compare_pairs(
 
 
 def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Compute the standard error (...) of the difference of the means over trainings, and its degrees of freedom (...).
+    """Compute the standard error (...) of the difference between means over runs, and its degrees of freedom (...).
 
-    The trainings of both systems are assumed to vary equally if their numbers are equal or one system has a single
-    training (Student). Otherwise, Welch's formula is used.
+    The runs of both systems are assumed to vary equally if both systems have the same number of runs or one system has
+    a single run (Student). Otherwise, Welch's formula is used.
 
     Args:
-        first, second: mean score of each training (trainings, ...).
+        first, second: mean score of each training run (runs, ...).
     """
     numbers = len(first), len(second)
     variances = [
@@ -134,11 +134,11 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
     """Compute the share (...) of the bootstrap variance that is due to documents, independently of the training.
 
-    The mean scores over trainings also vary between documents because each training treats documents differently. The
-    spread of the trainings' means already contains this part, so it must not count twice.
+    The mean scores over runs also vary between documents because each run treats documents differently. The spread of
+    the runs' means already contains this part, so it must not be counted twice.
 
     Args:
-        first, second: scores (trainings, n, ...).
+        first, second: scores (runs, n, ...).
     """
     spread = _variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2
@@ -154,18 +154,18 @@ def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np
 def compare_trainings(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference of two systems, each trained several times with different seeds.
+    """Test the difference between two systems, each trained several times with different seeds.
 
     The uncertainty consists of two independent parts, which are drawn together. For the documents, the test uses a
-    paired bootstrap of the mean scores over trainings. For the trainings, it uses Student's t with the standard error
-    of the difference of their means (Welch's form if the systems have different numbers of trainings). A bootstrap of
-    two to five trainings would be too narrow: its type-I error is two to four times the nominal error.
+    paired bootstrap of the mean scores over training runs. For the runs, it uses Student's t with the standard error of
+    the difference between their means (Welch's form if the systems have different numbers of runs). The interval from a
+    bootstrap over two to five runs would be too narrow: its type-I error is two to four times the nominal error.
     ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
 
     Args:
-        first, second: scores (trainings, n, ...) of the same documents in the same order. If one system has a single
-            training, its trainings are assumed to vary like the trainings of the other system. If both systems have a
-            single training, only documents are drawn.
+        first, second: scores (runs, n, ...) of the same documents in the same order. If one system has a single run,
+            its scores are assumed to vary between runs like the scores of the other system. If both systems have a
+            single run, only documents are drawn.
         families: number of each document's family (n,); documents of a family are drawn together.
 
     Returns:
@@ -187,7 +187,7 @@ def compare_trainings(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Correct the p-values of a family of tests for their number (Holm 1979), and return them in the same order.
+    """Correct the p-values of a family of tests for the number of tests (Holm 1979), and keep their order.
 
     At a significance level of 0.05 for the corrected values, the probability of one or more false rejections in the
     family is at most 0.05.

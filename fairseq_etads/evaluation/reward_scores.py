@@ -1,6 +1,6 @@
 """The rewards ``rougesal`` and ``entail`` as scores of finished summaries, for the option ``--also`` of two commands.
 
-Training with rewards scores the tokens of its data. This module scores text, so the figures differ slightly.
+During training, rewards are computed from tokens. This module scores text, so the figures differ slightly.
 """
 
 import functools
@@ -41,7 +41,7 @@ def rougesal_scorer(documents: str) -> Scorer:
     """Return a scorer for ROUGESal with idf as saliency.
 
     Args:
-        documents: file of documents, one per line, in which words are counted.
+        documents: file with the documents, one per line, in which words are counted.
 
     Raises:
         ValueError: the file cannot be read, or contains no words.
@@ -87,7 +87,7 @@ def _score(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """Return the figures of a reward with the best reference of each summary; ``split`` returns the words."""
+    """Return the figures of a reward with the best reference of each summary; ``split`` splits a text into words."""
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
     wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]

@@ -44,7 +44,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
     """Compute summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), with the same result as rouge-score.
 
     The hits of a reference sentence are its words in a longest common subsequence with any sentence of the hypothesis.
-    A word counts at most as often as it occurs in the hypothesis.
+    Each word is counted at most as often as it occurs in the hypothesis.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
     return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
@@ -67,8 +67,8 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
     """Compute ROUGE-L F1 in [0, 1] with weighted words (Pasunuru and Bansal 2018, "ROUGESal").
 
-    P and R are the shares of the hits of :func:`rouge_l` in the total weight of the hypothesis and of the reference.
-    For a word with n hits, its first n occurrences in the hypothesis count.
+    P and R are the weight of the hits of :func:`rouge_l` divided by the total weight of the hypothesis and of the
+    reference. For a word with n hits, the weights of its first n occurrences in the hypothesis are used.
 
     Args:
         hypothesis_weights, reference_weights: weight of each word, at least 0; only proportions matter.
@@ -127,12 +127,12 @@ class Entailment:
     """The reward ``entail``: the probability that the reference entails a summary (Pasunuru and Bansal 2018).
 
     With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
-    words of the reference). Without the ratio of lengths, very short summaries would receive the highest rewards,
-    because they are entailed completely. The reward of an empty summary is 0.
+    words of the reference). Without the length ratio, very short summaries would receive the highest rewards, because
+    they are entailed completely. The reward of an empty summary is 0.
 
     Args:
         score: function from premises and hypotheses, as lists of words, to probabilities of entailment.
-        length_cap: upper bound of the ratio of lengths; None: no bound, so that length alone increases the reward.
+        length_cap: upper bound on the length ratio; None: no bound, so that length alone increases the reward.
     """
 
     def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
@@ -168,7 +168,7 @@ def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = Mappi
     module, colon, member = name.partition(":")
     if not colon:
         names = ", ".join([*REWARDS, *makers])
-        raise ValueError(f"--rewards {name}: choose from {names}, or name a class of your own as module:Class")
+        raise ValueError(f"--rewards {name}: choose from {names}, or name your own class as module:Class")
     try:
         made: Any = getattr(importlib.import_module(module), member)()
     except (ImportError, AttributeError) as error:

@@ -1,16 +1,16 @@
 """Compute ROUGE with confidence intervals and a signature, in Python or with ROUGE-1.5.5.pl itself.
 
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
-Python, the package rouge-score scores each pair like ROUGE-1.5.5.pl. In both, words are runs of a-z and 0-9 after
-lower-casing, and all other characters (``#`` in Gigaword, other scripts) separate words.
+Python, the package rouge-score scores each pair like ROUGE-1.5.5.pl. In both implementations, words are runs of a-z and
+0-9 after lower-casing, and all other characters (``#`` in Gigaword, other scripts) separate words.
 
 Only ROUGE-L depends on sentences: each sentence of the reference is matched with each sentence of the hypothesis, and
-the union of the matches counts. A summary is one line, which is split into sentences in one of two ways:
+the union of the matches is counted. A summary is one line, which is split into sentences in one of two ways:
 
 * A line that contains the sentence mark is split only at the mark, which is never scored as a word.
 * A line without the mark is split by the untrained rules of nltk's Punkt: after ``.``, ``!`` or ``?`` and closing
   quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains two sentences. Untrained
-  rules know no abbreviations except initials: "dr. smith came." becomes two sentences. Therefore prefer marks.
+  rules know no abbreviations except initials, so "dr. smith came." becomes two sentences. Marks are therefore better.
 
 rouge-score and nltk are imported in the functions that use them. Their import takes more than a second (nltk imports
 scipy and scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for it.
@@ -39,7 +39,7 @@ MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
 """Metrics scored by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""Figures of each metric, in the order of arrays of scores -> their names in tables."""
+"""Figures of each metric, in the order in which score arrays contain them -> their names in tables."""
 # Our name of a metric -> the name in rouge-score, where "rougeL" joins all sentences into one.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
@@ -106,14 +106,15 @@ class RougeReport:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of scoring.
+    """Settings for scoring.
 
     Args:
         metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (treats the summary as one
             sentence; Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
         stem: whether to compare Porter stems.
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, from the
-            WordNet lists of ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl does, rouge-score does not).
+            WordNet lists of ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl replaces them, rouge-score does
+        not).
         sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
         backend: "python" or "perl".
         multi: treatment of several references: the "best" by F1, for each pair and metric, or their "average", with
@@ -372,7 +373,7 @@ def rouge(
     """Score summaries against their references.
 
     Args:
-        hypotheses: n summaries. An empty summary scores 0 and counts in the means.
+        hypotheses: n summaries. An empty summary scores 0 and is included in the means.
         references: n texts, or several sets of n texts each, as in several files, which the setting ``multi`` combines.
             An empty text is a missing reference. A summary without any other reference scores 0.
         bootstrap: number of resamples for the intervals; 0: no intervals.

@@ -18,7 +18,8 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# Weaker hints, which excuse a name like "test.target-summaries.txt" but do not make a reference suspicious.
+# Weaker hints. They explain a name like "test.target-summaries.txt", but a reference with such a name is not
+# suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
@@ -64,7 +65,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
     Punkt (see :mod:`.rouge`).
 
     Args:
-        sentence_mark: separator of sentences; empty for none.
+        sentence_mark: separator between sentences; empty if there is none.
         split_sentences: whether to split summaries; if False, the whole summary is one sentence.
     """
     if not split_sentences:
@@ -78,10 +79,11 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last sentence may be cut. None keeps everything.
+    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last sentence may be cut off. None keeps
+    everything.
 
-    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character that the limit
-    splits is removed; ROUGE would not treat it as part of a word anyway.
+    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character is removed if the
+    limit would split it, as ROUGE would not treat the remaining bytes as part of a word anyway.
     """
     if limit is None:
         return list(sentences)
@@ -111,7 +113,7 @@ def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequen
     """Yield a warning if file names, or symbols that only systems write, suggest swapped hypotheses and references.
 
     Args:
-        hypothesis, references: names of files.
+        hypothesis, references: file names.
         texts: lines of those files, hypotheses first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
@@ -120,6 +122,9 @@ def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequen
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
     ours, *others = (any(True for _ in find_leftovers("", lines)) for lines in texts)
     if by_name:
-        yield f"by their names {hypothesis} and {', '.join(references)} may be swapped: the system's output comes first"
+        yield (
+            f"judging by their names, {hypothesis} and {', '.join(references)} may be swapped: the system's output "
+            "comes first"
+        )
     elif any(others) and not ours:
         yield "only the references contain symbols that systems leave behind: the system's output must come first"

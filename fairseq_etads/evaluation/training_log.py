@@ -1,4 +1,4 @@
-"""Read the figures in a training log of fairseq: loss, learning rate and other figures of a criterion, by update."""
+"""Read the figures in a fairseq training log: loss, learning rate and other figures of a criterion, by update."""
 
 import json
 import math
@@ -11,10 +11,10 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""Names of the log in a run folder of ``scripts/train.sh`` and of ``fairseq-hydra-train``."""
+"""Names of the log in run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the series of means over ``--log-interval`` batches; series of validation are named after the split."""
+"""Name of the series of means over ``--log-interval`` batches; validation series are named after the split."""
 
 _EPOCH = "train (epoch)"
 # The pattern is greedy: if an interruption cut off a record and another record follows on the same line, the second
@@ -33,8 +33,8 @@ Series = Dict[int, float]
 class TrainingLog:
     """Values of each figure in a log.
 
-    Training that continues from a checkpoint repeats the updates after the checkpoint. The repeated updates count, and
-    the values of the abandoned updates are removed.
+    Training that continues from a checkpoint repeats the updates after the checkpoint. The values of the repeated
+    updates are kept, and the values of the abandoned updates are removed.
 
     Attributes:
         figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> values of the figure.
@@ -125,7 +125,7 @@ def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
 
 
 def find_log(run: str) -> Path:
-    """Find the log of a training, given its run folder or the log itself; raises InputError if there is none."""
+    """Find the log of a run, given the run folder or the log itself; raises InputError if there is none."""
     path = Path(run)
     if not path.is_dir():
         return path
@@ -139,7 +139,7 @@ def read_log(path: Path) -> TrainingLog:
     """Read a log, plain or compressed; ``-`` is standard input. An incomplete last line is skipped.
 
     Raises:
-        InputError: the file cannot be read, or contains no figures of training or validation.
+        InputError: the file cannot be read, or contains no training or validation figures.
     """
     log, lines = TrainingLog(), 0
     for line in read_lines(path, fallback="replace", ends=True):
@@ -151,7 +151,7 @@ def read_log(path: Path) -> TrainingLog:
             "empty"
             if not lines
             else (
-                "no figures of training in it: is it a log of fairseq-train, and did the training reach its first "
+                "no training figures in it: is it a log of fairseq-train, and did training reach its first "
                 "--log-interval?"
             )
         )

@@ -1,6 +1,7 @@
-"""The named architectures, their numbers of parameters and their options, for the command ``etads-models``.
+"""List the named architectures with their parameter counts and options, for the command ``etads-models``.
 
-``fairseq-train --help`` does not show these options, because it exits before it reads ``--arch`` and ``--task``.
+``fairseq-train --help`` does not show these options, because it prints its help and exits before it reads ``--arch``
+and ``--task``.
 """
 
 import argparse
@@ -25,13 +26,16 @@ from ..vocabulary.dictionary import with_known_words
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 for _system in systems.present():
     PRESETS.update(getattr(_system, "PRESETS", {}))
-"""Name of each architecture of all families -> the options that it changes, with their values."""
+"""Name of each architecture, from all families -> the options that it changes, with their values."""
 FACTOR_VALUES = 50
 """Number of values assumed for each source factor when parameters are counted."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """Create a dictionary of ``size`` entries, including special symbols, for counts and timings; words are numbers."""
+    """Create a dictionary with ``size`` entries, including special symbols, for counts and timings.
+
+    Its words are numbers.
+    """
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(str(number))
@@ -41,10 +45,10 @@ def numbered_dictionary(size: int) -> Dictionary:
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
     """Return the options of an architecture, with ``changes``, as fairseq-train passes them to the model.
 
-    fairseq composes the options of all its parts with Hydra, which takes half a second.
+    fairseq uses Hydra to combine the options of all its components, which takes half a second.
 
     Raises:
-        omegaconf.errors.OmegaConfBaseException: the model has no such option, or does not accept the value.
+        omegaconf.errors.OmegaConfBaseException: the model has no such option or does not accept the value.
     """
     options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
     options.merge_with({"_name": arch, **changes})
@@ -64,17 +68,17 @@ def option_dataclasses() -> Iterator[Any]:
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Count the parameters of an architecture with its default options; shared parameters count once.
+    """Count the parameters of an architecture with its default options; shared parameters are counted once.
 
     Args:
         arch: a name in ``PRESETS``.
         vocabulary: number of entries in the documents' dictionary, special symbols included.
         target_vocabulary: number of entries in the summaries' dictionary or, if the architecture requires a shared
-            dictionary, number of its entries that summaries know; None: the same as for documents.
+            dictionary, number of its entries that summaries can contain; None: the same as for documents.
 
     Returns:
-        Number of parameters; None if the architecture requires a shared dictionary and summaries would know more of
-        its entries than documents.
+        Number of parameters; None if the architecture requires a shared dictionary and ``target_vocabulary`` is larger
+        than ``vocabulary``.
     """
     cfg = architecture_config(arch)
     source = target = numbered_dictionary(vocabulary - 1)
@@ -110,7 +114,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """A formatter that appends the default of an option to its help, unless the help already mentions it."""
+    """Help formatter that appends the default of an option to its help text, unless the text already mentions it."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):

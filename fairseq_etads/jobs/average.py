@@ -18,7 +18,7 @@ _TRAINING_OPTION = re.compile(
 """Model options that affect training but not the meaning of the weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""Entries of a task's state that describe the texts on which its model was trained."""
+"""Entries of a task's state that describe the texts on which the model was trained."""
 
 
 def _load(path: str) -> Dict[str, Any]:
@@ -31,7 +31,7 @@ def _load(path: str) -> Dict[str, Any]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a checkpoint of fairseq-train ({type(error).__name__}: {error})") from None
     if not all(isinstance(value, Tensor) for value in weights):
-        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model has values that are not tensors)")
+        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model contains values that are not tensors)")
     for name, value in checkpoint["model"].items():
         if value.is_floating_point() and not value.isfinite().all():
             raise ValueError(f"{path}: {name} has weights that are not finite numbers")
@@ -39,7 +39,7 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what checkpoints of one model share: options, dictionaries, truncation, names and shapes of weights."""
+    """Return what all checkpoints of a model share: options, dictionaries, truncation, names and shapes of weights."""
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
@@ -56,8 +56,8 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     Floating-point weights are summed in float64 and keep their dtype. All other tensors must be equal.
 
     Raises:
-        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to different models, with
-            other options, dictionaries, truncation or weights.
+        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to models with different
+            options, dictionaries, truncation or weights.
     """
     if not paths:
         raise ValueError("no checkpoints to average")

@@ -20,7 +20,7 @@ _NEEDS = {
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
 }
-"""Inputs besides the data that the training of a system requires."""
+"""Inputs that a system requires for training, in addition to the data."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
@@ -129,10 +129,10 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "dataset": {"batch_size": 16},
     },
 }
-"""Settings in which the papers' trainings differ from the defaults, as in ``scripts/reproduce/``.
+"""Settings in the papers that differ from the defaults, as in ``scripts/reproduce/``.
 
-An optimiser with another name replaces the default optimiser. A system defines its own settings in ``TRAINING``, for
-all its architectures, and in ``TRAININGS``, by architecture.
+An optimiser with another name replaces the default optimiser. A system defines its own settings in ``TRAINING`` (for
+all its architectures) and in ``TRAININGS`` (by architecture).
 """
 for _system in systems.present():
     _OWN.update(getattr(_system, "TRAININGS", {}))

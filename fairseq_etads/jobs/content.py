@@ -24,11 +24,14 @@ from .labels import need_marks, open_task
 HIDDEN = 32
 """Width of both hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
-"""Items per step, initial learning rate of Adam, which falls to 0, and number of passes over the items."""
+"""Items per step, Adam's initial learning rate (which falls to 0), and number of passes over the items."""
 LEAST_STEPS = 400
 """Minimum number of steps; with fewer items, batches become smaller."""
 MOST_LEARNT = 10_000_000
-"""Maximum number of items for training networks, which need about 2.5 GB of memory. Further documents are left out."""
+"""Maximum number of items for training the networks; these items need about 2.5 GB of memory.
+
+Further documents are ignored.
+"""
 
 
 class Pair(NamedTuple):
@@ -51,7 +54,7 @@ class ContentTexts:
         run: run of an extractor, with the probabilities from etads-select, or run of a summariser.
         folder: folder with the binarised data of the run.
         split: name of the split.
-        limit: number of tokens that the summariser reads of a document; None if the run belongs to an extractor.
+        limit: number of tokens that the summariser reads from a document; None if the run belongs to an extractor.
 
     Raises:
         InputError: the extractor's probabilities are missing or belong to other documents, or the documents have no
@@ -64,7 +67,7 @@ class ContentTexts:
         self.pairs = PreparedPairs(task.dataset(split))
         self._subwords = detect_subwords(task.src_dict)
         if self._subwords == "gpt2":
-            raise InputError("RUN: its data has GPT-2's pieces, which this command cannot join into words")
+            raise InputError("RUN: its data consists of GPT-2's pieces, which this command cannot join into words")
         self._limit = limit
         self._file = None
         if limit is None:
@@ -82,24 +85,25 @@ class ContentTexts:
             probabilities = probabilities_by_position(len(document))
         else:
             document = text.sentences()
-            fields = self._file.row_of(number, tokens)  # sentences that the extractor did not read have no probability
+            # There are no probabilities for sentences that the extractor did not read.
+            fields = self._file.row_of(number, tokens)
             probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
         return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
 
 
 def read_limit(run: Path) -> Optional[int]:
-    """Return the number of tokens that a run's summariser reads of a document; None if the run is of an extractor.
+    """Return the number of tokens that a run's summariser reads per document; None for an extractor's run.
 
     Raises:
-        InputError: the run contains neither probabilities of an extractor nor a checkpoint of a summariser.
+        InputError: the run contains neither an extractor's probabilities nor a summariser's checkpoint.
     """
     if (run / file_name("probabilities", "sentences", "train")).is_file():
         return None
     found = [run / "checkpoints" / name for name in ("checkpoint_best.pt", "checkpoint_last.pt")]
     path = next((path for path in found if path.is_file()), None)
     if path is None:
-        raise InputError(f"RUN {run}: it has neither probabilities of etads-select nor checkpoints of a summariser")
+        raise InputError(f"RUN {run}: it has neither probabilities from etads-select nor checkpoints of a summariser")
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path)).get("task_state", {})
     return int(state.get("truncate_source", 1024))
 
@@ -108,7 +112,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     """Train a content model, write it to the run folder, and yield messages.
 
     Args:
-        run: run of an extractor, with probabilities of the split train, or run of a summariser.
+        run: run of an extractor, with probabilities for the split train, or run of a summariser.
         folder: folder with the binarised data of the run.
         documents: number of documents on which the networks are trained; all documents determine the priors.
         seed: seed for the choice of documents and for the networks.
@@ -149,7 +153,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.kept())
-    yield f"{run / FILE}: {kept:,} words and bigrams of {len(texts):,} pairs, networks from {taken:,}"
+    yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
     area = validation_area(run, folder, limit)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
@@ -224,7 +228,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
 
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Compute the area under the ROC curve; None if all labels are equal. Pairs with equal scores count one half."""
+    """Compute the area under the ROC curve; None if all labels are equal. Pairs with equal scores count as one half."""
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)

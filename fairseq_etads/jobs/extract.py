@@ -26,7 +26,7 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of output from fairseq: the number of a document, and the score and text of a hypothesis."""
+"""A line of fairseq's output: the number of a document, and the score and text of a hypothesis."""
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
 """Index of a document, its words and all its tokens -> the words of the selected sentences."""
@@ -36,7 +36,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     """Write the extracts of a split, and return a message about them.
 
     Args:
-        folder: folder of binarised data.
+        folder: folder with binarised data.
         args: arguments of the command.
         unit: "words" or "sentences" if their probabilities are required, else None.
 
@@ -142,7 +142,7 @@ def _by_content(
         values: function that returns the probabilities of a document's sentences.
         tokenizer: tokeniser of the data.
     """
-    model = ContentModel.load(args.selection / FILE, f"etads-content {args.selection} makes it")
+    model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
 
     def content(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
@@ -154,7 +154,7 @@ def _by_content(
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
-    """Read the sentences of all hypotheses in an output of fairseq-generate, by number of the document.
+    """Read the sentences of all hypotheses in the output of fairseq-generate, by document number.
 
     Raises:
         InputError: the output belongs to other documents, or lacks hypotheses for a document.
@@ -178,7 +178,9 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
     if len(file) != len(pairs):
         raise InputError(f"--labels: {path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
     if file.header.get("kind") == "distribution":
-        raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
+        raise InputError(
+            f"--labels: {path} contains distributions; create labels with etads-labels --kind extract or match"
+        )
 
     def extract(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
@@ -189,7 +191,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Convert values of tokens to values of words; the text may contain more tokens than there are values."""
+    """Convert values per token to values per word; the text may contain more tokens than there are values."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value

@@ -219,7 +219,7 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
 
 
 def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
-    """Compute the idf of words in the training documents or, without a training split, in this split's documents."""
+    """Compute the idf of words in the training documents, or in this split if there is no training split."""
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)

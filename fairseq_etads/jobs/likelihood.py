@@ -20,11 +20,11 @@ from .runs import device_of
 def score_subset(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
-    """Return the likelihoods of the references of a split, and whether they were newly computed.
+    """Return the likelihoods of a split's references, and whether they were newly computed.
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: folder of the binarised data; None for the data of the training.
+        data: folder with the binarised data; None for the data used for training.
         path: file of the likelihoods.
         max_tokens: source tokens per batch.
 

@@ -1,9 +1,8 @@
-"""Check and describe the text of a training on long documents, for ``scripts/train.sh --long``.
+"""Check and describe long documents for training, for ``scripts/train.sh --long``.
 
 python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
 
-The module prints the number of words to pick from a document. --no-content states that no content model will be
-trained.
+The module prints the number of words to pick from each document. Pass --no-content if no content model will be trained.
 """
 
 import argparse
@@ -19,9 +18,12 @@ from .recipe_choice import measure
 from .recipes import SUITABLE, Data
 
 FEWEST_PAIRS = 100
-"""Minimum number of training pairs. An extractor is trained on two halves of them, and learns nothing from fewer."""
+"""Minimum number of training pairs.
+
+One extractor is trained on each half of the pairs, and learns nothing from fewer pairs.
+"""
 SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
-"""Seconds that ``etads-content`` takes per document word, for each pair and for each pair on which networks train."""
+"""Seconds per document word that ``etads-content`` takes for each pair, and for each pair used to train networks."""
 
 
 def check_text(text: Path) -> Data:
@@ -33,7 +35,7 @@ def check_text(text: Path) -> Data:
     for split in ("train", "valid"):
         for side in ("source", "target"):
             if not (text / f"{split}.{side}").is_file():
-                raise InputError(f"--text {text}: no {split}.{side} in it; etads-corpus makes it")
+                raise InputError(f"--text {text}: no {split}.{side} in it; create it with etads-corpus")
     data = measure(text, marks=False)
     if data.pairs < FEWEST_PAIRS:
         raise InputError(
@@ -46,14 +48,14 @@ def check_text(text: Path) -> Data:
 def check_architecture(arch: str) -> None:
     """Raise InputError if an architecture cannot read the levels of the picked sentences."""
     if arch in SUITABLE:
-        return  # without importing torch and fairseq, which takes seconds
+        return  # without importing torch and fairseq, which would take seconds
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     from .architectures import PRESETS
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:
-        return  # from another --user-dir, or unknown, which fairseq-train reports
+        return  # from another --user-dir, or unknown; fairseq-train reports unknown architectures
     if not _reads_factors(model):
         able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
         raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")
@@ -65,7 +67,7 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Return the number of words to pick: of an existing extractor, as requested, or the default.
+    """Return the number of words to pick: an existing extractor's, the requested, or the default number.
 
     Raises:
         InputError: the requested number differs from the extractor's, or its settings are damaged.
@@ -82,14 +84,14 @@ def budget(asked: Optional[int], extractor: Path) -> int:
 
 
 def describe(data: Data, words: int) -> str:
-    """Describe the lengths of the documents compared with the ``words`` that are picked from them."""
+    """Describe the lengths of the documents in comparison with the number of words that are picked from them."""
     documents = data.documents
     line = (
         f"documents have {documents.at(50):,} words (median), {documents.at(10):,} to {documents.at(90):,} (10 % to "
         f"90 %); the model reads the most probable sentences, up to {words:,} words (--words)"
     )
     if documents.at(90) <= words:
-        line += ". Most documents are read whole: without --long, training is faster, and no worse"
+        line += ". Most documents are read whole, so training without --long is faster and no worse"
     return line
 
 
@@ -120,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the number of words, and describe the documents on standard error, or explain why they are unsuitable."""
+    """Print the number of words, and describe the documents on standard error or explain why they are unsuitable."""
     words = budget(args.words, args.extractor)
     data = check_text(args.text)
     check_architecture(args.arch)

@@ -20,7 +20,7 @@ from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
 SHORTEST = 3
-"""Minimum number of words in a hypothesis, which is a sentence or a part of a sentence."""
+"""Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
 """Words before which a clause may end."""
@@ -51,7 +51,7 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """Choose a part of a sentence: half of the time a clause, if any, and otherwise at least half of the words."""
+    """Choose part of a sentence: half of the time a clause, if there is one; otherwise at least half of the words."""
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
@@ -73,7 +73,8 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
 class Synthesis:
     """Generator of pairs from reference summaries.
 
-    The premise is a sentence of a reference or, equally often, the whole reference, as in the reward. The hypothesis is
+    The premise is a sentence of a reference or, equally often, the whole reference, as in the reward ``entail``. The
+    hypothesis is
 
         entailment      a part of that sentence, or the whole sentence
         neutral         a part of a sentence from another reference, with a word that the premise lacks
@@ -114,7 +115,7 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """Choose a part of a sentence of a reference other than ``number``; None if the premise contains its words."""
+        """Choose part of a sentence from a reference other than ``number``; None if the premise contains its words."""
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
@@ -148,7 +149,9 @@ def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:
-        raise InputError(f"TEXT {text}: it has no train.target, valid.target or test.target; etads-corpus makes them")
+        raise InputError(
+            f"TEXT {text}: it has no train.target, valid.target or test.target; create them with etads-corpus"
+        )
     for split in splits:
         references = read_references(text / f"{split}.target")
         kept = references[:: -(-len(references) // documents)] if references else []
@@ -161,6 +164,8 @@ def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str
                     file.write(tabbed_line(pair))
                     counts[pair.label] += 1
             if not counts:
-                raise InputError(f"{text / split}.target: no sentence of {SHORTEST} or more words to make pairs from")
+                raise InputError(
+                    f"{text / split}.target: no sentence has {SHORTEST} or more words, so no pairs can be created"
+                )
         what = ", ".join(f"{count:,} {label}" for label, count in counts.items())
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"

@@ -1,7 +1,7 @@
 """Train and evaluate entailment models, for the command ``etads-nli``.
 
 After each epoch, the weights, the state of the optimiser and the progress are stored in ``training.safetensors``. An
-interrupted training continues from this file, and ends with the same weights as an uninterrupted training.
+interrupted run continues from this file, and ends with the same weights as an uninterrupted run.
 """
 
 import math
@@ -90,7 +90,7 @@ class Pairs:
 
     @classmethod
     def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
-        """Read the pairs of files with :func:`read_pairs`; raises InputError if there are none."""
+        """Read the pairs in files with :func:`read_pairs`; raises InputError if there are none."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
@@ -103,7 +103,7 @@ class Pairs:
 
 
 def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
-    # Intern the strings, so that memory contains each distinct word only once.
+    # Intern the strings, so that each distinct word is stored in memory only once.
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
@@ -140,7 +140,7 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
 
 
 class Progress(NamedTuple):
-    """Progress of a training: the last epoch, the best epoch, and the correct validation pairs of the best epoch."""
+    """Progress of training: the last epoch, the best epoch, and the correct validation pairs in the best epoch."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -206,7 +206,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a :meth:`state` from a file and return its progress; raises InputError if the model is different."""
+        """Load a :meth:`state` from a file, and return its progress; raises InputError if the models differ."""
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
@@ -225,12 +225,12 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     """Train a model or continue its training, and return a message about the result.
 
     Args:
-        out: folder for the model of the epoch with the best accuracy, and for the state of the training.
+        out: folder for the model from the epoch with the best accuracy, and for the state of training.
         epochs: maximum number of epochs.
         patience: number of epochs without an improvement in accuracy after which training stops.
 
     Raises:
-        InputError: files cannot be read, or the folder contains a training with other options or pairs.
+        InputError: files cannot be read, or the folder contains a training run with other options or pairs.
     """
     _check_same(out, settings)
     counts: Counter = Counter()
@@ -243,7 +243,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     about["files"] = _digests(settings)
-    # Continue only if all three files exist. Otherwise the model of the best epoch might be lost.
+    # Continue only if all three files exist. Otherwise the model from the best epoch might be lost.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
@@ -267,7 +267,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
 
 def _check_same(out: Path, settings: Settings) -> None:
-    """Raise InputError if the folder contains a training with other options."""
+    """Raise InputError if the folder contains a training run with other options."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
@@ -278,13 +278,13 @@ def _check_same(out: Path, settings: Settings) -> None:
                 f"{value}); choose another folder"
             )
 
-    digests = read_config(out)["training"].get("files")  # earlier versions did not record the files
+    digests = read_config(out)["training"].get("files")  # earlier versions did not record which files were used
     if digests is not None and digests != _digests(settings):
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
 
 
 def _digests(settings: Settings) -> List[str]:
-    """Compute the SHA-256 of the files of pairs, in the order of the options."""
+    """Compute the SHA-256 of the files with pairs, in the order of the options."""
     return [sha256(path) for path in (*settings.train, *settings.valid)]
 
 
@@ -304,7 +304,7 @@ def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
 
 
 def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """Evaluate a model on the pairs of files, and write P(entailment) to ``out``, one line per pair.
+    """Evaluate a model on the pairs in files, and write P(entailment) to ``out``, one line per pair.
 
     Raises:
         InputError: the folder contains no model, or a file cannot be read.

@@ -3,8 +3,8 @@
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
-"prepare" prints options of etads-prepare, "train" options of fairseq-train, and "decoding" options of generate.sh, one
-word per line. RUN/recipe.json records the choice, with decoding options that suit the data, so that a resumed training
+"prepare" prints options for etads-prepare, "train" options for fairseq-train, and "decoding" options for generate.sh,
+one word per line. RUN/recipe.json records the choice, with decoding options that suit the data, so that a resumed run
 uses the same settings on any machine.
 """
 
@@ -30,7 +30,7 @@ from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, defau
 FILE = "recipe.json"
 """Name of the file in a run folder that records the choice."""
 SAMPLE = 20_000
-"""Number of texts in the sample to measure, which is evenly spaced."""
+"""Number of texts in the evenly spaced sample that is measured."""
 
 
 def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
@@ -67,7 +67,7 @@ def _sample(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def this_machine(cpu: bool, processes: int = 1) -> Machine:
-    """Describe the cores or GPUs that a training with a given number of processes uses on this machine.
+    """Describe the cores or GPUs that training with a given number of processes uses on this machine.
 
     Args:
         cpu: do not use GPUs.
@@ -103,13 +103,13 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """Return the decoding options in RUN/recipe.json, which suit the data of the run; empty without the file."""
+    """Return the decoding options in RUN/recipe.json, which suit the run's data; empty if there is no such file."""
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _begun_without(args: argparse.Namespace) -> bool:
-    """Return whether no recipe is requested and RUN contains a training that was started without a recipe."""
+    """Return whether no recipe is requested and training in RUN was started without a recipe."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
 
@@ -158,9 +158,9 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """Return options of etads-prepare: of an earlier call, or whole words.
+    """Return options for etads-prepare: the options of an earlier call, or options for whole words.
 
-    The number of known words is the number that a model can learn from the text.
+    The number of known words is the number of words that a model can learn from the text.
     """
     if args.recipe == "paper" or _begun_without(args):
         return []

@@ -4,10 +4,10 @@ This module imports neither torch nor fairseq, reads no files and does not inspe
 only on its arguments.
 
 docs/experiments.md contains the measurements behind these settings. If texts are read too few times to be memorised,
-Muon's learning rate is 6e-3 at width 128, without dropout. Otherwise the rate is halved and dropout is used. Focus is
-relative and narrow, the pointer continues copied phrases, and the model reads neighbouring words. Word vectors and the
-output bias are initialised from the training text. The settings of ``large`` extend the same rules to the sizes of the
-paper, but they were not measured.
+Muon's learning rate is 6e-3 at width 128, and there is no dropout. Otherwise the rate is halved and dropout is used.
+Focus is relative and narrow, the pointer continues copied phrases, and the model reads neighbouring words. Word vectors
+and the output bias are initialised from the training text. The settings of ``large`` extend the same rules to the sizes
+of the paper, but they were not measured.
 """
 
 from dataclasses import dataclass, field
@@ -22,13 +22,16 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures with recipes other than paper, which are Transformers trained from scratch."""
+"""Architectures for which there are recipes other than paper: Transformers trained from scratch."""
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Numbers of training words. Small is the default below the first number, large from the second with a GPU."""
+"""Numbers of training words.
+
+The recipe small is the default below the first number; with a GPU, large is the default from the second number.
+"""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations per second in training; the figure for a GPU is a guess."""
+"""Floating-point operations per second during training; the figure for a GPU is a guess."""
 SOME_EPOCHS = 3
 """Number of epochs below which texts are not memorised, and more steps help more than larger batches."""
 FILLED = 0.88
@@ -60,7 +63,7 @@ class Machine:
 
     @property
     def speed(self) -> float:
-        """Floating-point operations per second; cores slow one another down."""
+        """Number of floating-point operations per second, which is less than proportional to the number of cores."""
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
     def describe(self) -> str:
@@ -106,7 +109,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings chosen for a training.
+    """Settings chosen for a training run.
 
     Attributes:
         name: name of the recipe, one of NAMES except paper.
@@ -146,7 +149,8 @@ def check_suitable(name: str, arch: str) -> None:
 def vocabulary(data: Data) -> int:
     """Return the number of words that a model can learn well from summaries; all other words are copied.
 
-    It is about a thousand for a hundred thousand words of summaries, and grows with the power 0.65 of their number.
+    This number is about a thousand if the summaries contain a hundred thousand words in total, and grows with the power
+    0.65 of that total.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -167,7 +171,7 @@ def choose(
     Args:
         name: name of the recipe: small, base or large.
         arch: name of the architecture, one of SUITABLE.
-        given: options of fairseq-train that override the options of the recipe; options that depend on them are
+        given: fairseq-train options that override the options of the recipe; recipe options that depend on them are
             adapted or left out.
         minutes: maximum duration of training; None: as in the recipe.
 
@@ -203,14 +207,14 @@ def choose(
     found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
     if not options.reads_picked_sentences() and data.documents.at(50) > max(cut[0], longest_document):
         found.says.append(
-            f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read: "
-            "--long reads documents whole"
+            f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read; with "
+            "--long, documents are read whole"
         )
     return found
 
 
 class _Plan(NamedTuple):
-    """Length of a training: tokens and pairs per batch, steps, epochs and minutes."""
+    """Amount of training: tokens and pairs per batch, steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -231,7 +235,7 @@ def _plan(
     """Compute the number of steps in the given time, with batches of ``max_tokens`` or the user's number of tokens.
 
     Args:
-        read: numbers of tokens in a document and in a summary after truncation.
+        read: number of tokens in a document and in a summary, after truncation.
     """
     max_tokens = given.number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
@@ -245,7 +249,7 @@ def _plan(
 
 
 class _Given:
-    """Options given by the user. If an option is repeated, its last value counts, as in argparse."""
+    """Options given by the user. If an option is repeated, its last value is used, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -272,7 +276,7 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """Return options of the model, except options that have no effect or are incompatible with the given options."""
+    """Return the model options, except those that have no effect or are incompatible with the given options."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
     # The decoder uses the widths of the encoder, even if the user gives them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
@@ -298,7 +302,7 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """Return options of training that the given optimiser, schedule and criterion support."""
+    """Return the training options that the given optimiser, schedule and criterion support."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
@@ -326,7 +330,7 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     """Compute floating-point operations per step: six per weight and token, plus the operations of attention.
 
     Args:
-        read: numbers of tokens in a document and in a summary.
+        read: number of tokens in a document and in a summary.
         pairs: number of pairs in a batch.
         known: size of the vocabulary.
     """

@@ -35,7 +35,7 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
         args: arguments of the command, with paths of checkpoints.
 
     Raises:
-        InputError: a checkpoint belongs to another kind of model or other data, or documents have no sentences.
+        InputError: a checkpoint belongs to another kind of model or to other data, or documents have no sentence marks.
         FileNotFoundError: there is no such split.
         InputError: another process is writing OUTPUT.
     """
@@ -114,7 +114,7 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return what determines the summaries: options, and sizes and modification times of checkpoints and data."""
+    """Return what determines the summaries: the options, and sizes and modification times of checkpoints and data."""
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
     stats = {str(path): path.stat() for path in files}
@@ -123,7 +123,7 @@ def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 
 
 class _Output:
-    """A file of summaries that receives its name when it is complete. Until then, a later call can continue it.
+    """File of summaries that receives its final name when it is complete. Until then, a later call can continue it.
 
     Args:
         path: path of the file.

@@ -1,4 +1,4 @@
-"""Record of the command and the data of a run: RUN/training.json, written by ``scripts/train.sh``.
+"""Record the training command and the data of a run in RUN/training.json, which ``scripts/train.sh`` writes.
 
 Importing this module imports neither torch nor fairseq.
 """
@@ -22,7 +22,7 @@ _COMMANDS = ("started.txt", "finished.txt")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Command and data of the training of a run.
+    """Training command and training data of a run.
 
     Attributes:
         command: words of the fairseq-train command line.
@@ -74,10 +74,10 @@ def data_of(prepared: Path) -> Dict[str, str]:
 
 
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
-    """Find the prepared data of a run: the folder given with ``--prepared``, the data of its training, or RUN/prepared.
+    """Find the prepared data of a run: the folder given with ``--prepared``, the training data, or RUN/prepared.
 
     Raises:
-        InputError: the data of the training have been moved or deleted.
+        InputError: the training data has been moved or deleted.
     """
     if given is not None:
         return given
@@ -85,7 +85,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     record = RunRecord.read(run)
     if record is None or not record.prepared:
         return inside
-    # If the run folder was moved, it contains its prepared data.
+    # If the run folder was moved, look for the prepared data inside it.
     for folder in (Path(record.prepared), inside):
         if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
             return folder
@@ -95,7 +95,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the path of the prepared data of the run in the argument, for ``scripts/generate.sh``."""
+    """Print the path of the prepared data for the run given as argument, for ``scripts/generate.sh``."""
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)

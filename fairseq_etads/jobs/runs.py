@@ -1,4 +1,4 @@
-"""Shared parts of commands that work on a training or its data, without importing torch or fairseq."""
+"""Shared parts of commands that work on a run or its data, without importing torch or fairseq."""
 
 import argparse
 import logging
@@ -12,7 +12,7 @@ from .run_record import prepared_of
 
 
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
-    """Find the checkpoint of RUN and ``--checkpoint``, and its binarised data; None for the data of the training.
+    """Find the checkpoint that ``--checkpoint`` selects in RUN, and its data folder; None: the training data.
 
     Raises:
         InputError: there is no such checkpoint, or no data in ``--prepared``.
@@ -22,7 +22,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
     if args.prepared:
         if not (args.prepared / "bin").is_dir():
-            raise InputError(f"--prepared {args.prepared}: has no folder bin; etads-prepare makes it")
+            raise InputError(f"--prepared {args.prepared}: has no folder bin; create it with etads-prepare")
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
@@ -32,7 +32,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
 
 
 def add_run_options(add: Callable[..., Any]) -> None:
-    """Add options for the checkpoint of RUN, its data, the size of batches and the device to a parser."""
+    """Add options for the checkpoint in RUN, its data, the batch size and the device to a parser."""
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
@@ -43,7 +43,7 @@ def add_run_options(add: Callable[..., Any]) -> None:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: RUN/prepared, or the data used in training)",
+        help="prepared data (default: RUN/prepared, or the data used for training)",
     )
     add_max_tokens(add)
     add_device(add)

@@ -27,7 +27,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
     Args:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: folder of binarised data; None for the data of the training.
+        data: folder with binarised data; None for the data used for training.
 
     Raises:
         InputError: the checkpoint does not contain a selector, or the data or the labels cannot be read.
@@ -39,8 +39,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     model = models[0] if isinstance(models[0], Selector) else getattr(models[0], "extractor", None)
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
-            f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
-            "model with --sentence-attention extractor); use etads-rewrite for an extractor that orders sentences"
+            f"{checkpoint} does not select words or sentences (--arch word_tagger, sentence_extractor, or a model with "
+            "--sentence-attention extractor); use etads-rewrite for an extractor that chooses the order of sentences"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)
@@ -60,7 +60,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         if held_out:
-            line += ", each by the half that has not seen it"
+            line += ", each scored by the model trained on the other half"
         labels = (args.labels or folder) / file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
             report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
@@ -68,7 +68,9 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         print(line)
     if args.report:
         if not report:
-            raise InputError(f"--report {args.report}: there are no labels for comparison; etads-labels makes them")
+            raise InputError(
+                f"--report {args.report}: there are no labels for comparison; create them with etads-labels"
+            )
         write_text(args.report, json.dumps(report, indent=2) + "\n")
 
 
@@ -84,7 +86,8 @@ def describe(scores: Dict[str, float]) -> str:
 def _probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Yield the probabilities of each document's units in order; for words, of each token that is read.
+    """Yield the probabilities of each document's units in order. If the units are words, there is one probability per
+    token that is read.
 
     Args:
         held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
@@ -102,7 +105,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # Padding of words may be on either side. Sentences without words keep their indices.
+            # Words may be padded on either side. Sentences without words keep their indices.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 

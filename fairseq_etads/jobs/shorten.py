@@ -20,7 +20,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task, splits_of
 
-_ADVICE = "shorten the split train first: the levels are learned from it"
+_ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _shorten_split(
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
-                    "--prepared, which was made from another text"
+                    "--prepared, which was created from another text"
                 )
             probabilities: List[Optional[float]] = [None if field == NOTHING else float(field) for field in fields]
             probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]

@@ -1,9 +1,9 @@
-"""Find the words that are frequent in the summaries of documents with a given word, for ``etads-shortlist``.
+"""Find the words that are frequent in the summaries of documents that contain a given word, for ``etads-shortlist``.
 
-Words w of summaries are ranked for a word s of documents by P(w | s), the share of documents with s that have w in
-their summaries. Lexical tables of machine translation estimate the same probability. A list of a given length should
-contain as many words of the summary as possible. At equal length, this ranking found more words than measures of
-association that favour rare words (docs/experiments.md contains the figures).
+For a document word s, summary words w are ranked by P(w | s): of the documents that contain s, the share with w in
+their summaries. Lexical tables in machine translation estimate the same probability. A list of a given length should
+contain as many words of the summary as possible. At equal length, this ranking found more of these words than measures
+of association that favour rare words; see docs/experiments.md for the figures.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from .labels import open_task
 MOST_COUNTS = 2**27
 """Number of word pairs to count at once, in 32 bits each: half a gibibyte. More pairs need several passes."""
 FEWEST_TOGETHER = 2
-"""Minimum count of a pair of words; a lower count may be due to chance."""
+"""Minimum count of a word pair; a lower count may be due to chance."""
 CHECKED = 1000
 """Number of validation pairs to check, from the beginning of the split."""
 
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 
 class Pairs:
-    """Distinct known words of each document in a split and of its summary, without special symbols.
+    """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
         pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
@@ -82,7 +82,7 @@ class Pairs:
 
 
 def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
-    """Count the documents that contain each word (V_s,), and the summaries that do (V,), as int64."""
+    """Count the documents (V_s,) and the summaries (V,) that contain each word, as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
     for number in pairs.progress("frequencies"):
@@ -115,7 +115,7 @@ class WordsTogether:
         pairs: pairs of the training data.
         per_word: k, the number of words per row.
         frequent: ids that are on every list, so that rows omit them.
-        own: id in summaries of each document word, which is always on the word's list; -1: none.
+        own: summary id of each document word, which is always on the word's list; -1: none.
         counts: document frequencies, as returned by :func:`document_frequencies`.
     """
 
@@ -147,7 +147,7 @@ class WordsTogether:
         return table
 
     def _count(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the documents that contain each of the words (n,), by counted word in their summary.
+        """Count the documents that contain each of the words (n,), for each counted word in their summary.
 
         Returns:
             counts (n, columns), int32.
@@ -163,7 +163,7 @@ class WordsTogether:
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
-    """Return the id in summaries of each known document word (V_s,); -1 for none."""
+    """Return the summary id of each known document word (V_s,); -1 for none."""
     known = known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
@@ -173,14 +173,14 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     """Learn a shortlist from the training data in a folder, write it to a file, and return messages about it.
 
     Raises:
-        InputError: the training data has no summaries.
+        InputError: the training data contains no summaries.
         FileNotFoundError: there is no training data.
     """
     task = open_task(folder)
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:
-        raise InputError(f"DATA {folder}: its training data has no summaries")
+        raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
     pairs = Pairs(task.dataset("train"))
     counts = document_frequencies(pairs)
@@ -190,8 +190,8 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
     said = [
-        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} words of documents have "
-        f"associated words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
+        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} document words have associated "
+        f"words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
     ]
     if any(folder.glob("valid.*.idx")):
         task.load_dataset("valid")

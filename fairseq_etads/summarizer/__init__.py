@@ -1,7 +1,7 @@
 """Summarise raw text with a model folder: the main Python interface of the project. Start with :class:`Summarizer`.
 
 Importing this package imports neither torch nor fairseq. :class:`Summarizer` and the classes of its results import them
-on first use. Explanations (:class:`Explanation`) consist of data and a page, and need neither.
+on first use. Explanations (:class:`Explanation`) consist of data and a page, and need neither torch nor fairseq.
 """
 
 import logging
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # after the import of fairseq, all modules show INFO messages
+        logger.setLevel(logging.WARNING)  # once fairseq is imported, all modules show INFO messages
     from . import partial, summarizer, summary
 
     found = {

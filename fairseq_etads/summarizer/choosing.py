@@ -9,7 +9,7 @@ from .extraction import DocumentSentence
 from .picked import ChosenSentence
 
 GROUPS, STRENGTH = 4, 0.5
-"""Number of groups in diverse beam search, and strength of their penalty."""
+"""Number of groups in diverse beam search, and strength of the diversity penalty."""
 
 
 class Spelled(NamedTuple):
@@ -18,7 +18,7 @@ class Spelled(NamedTuple):
     Attributes:
         text: text of the hypothesis.
         tokens: tokens of the hypothesis, without start and end symbols.
-        origins: index of the document token from which each token was copied; -1 for a generated token.
+        origins: for each token, index of the document token from which it was copied; -1 for a generated token.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Sentence(NamedTuple):
     Attributes:
         chosen: the sentence.
         tokens: tokens of the sentence.
-        origins: index in ``spans`` of the token from which each token was copied; -1 for a generated token.
+        origins: for each token, index in ``spans`` of the token from which it was copied; -1 for a generated token.
         spans: characters in the raw document; None: the characters of the tokens that the model read.
     """
 

@@ -1,7 +1,7 @@
 """Convert raw documents to parts, batches and ids, and ids of summaries to words, without a growing copy tail.
 
 In a batch, words that are not in the dictionary receive ids above its last id, in order of occurrence. The model only
-needs to distinguish these words. They are removed after the batch, so memory does not grow with the number of
+needs to distinguish these words. Their ids are discarded after the batch, so memory does not grow with the number of
 documents.
 """
 
@@ -22,7 +22,7 @@ from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Approximate number of characters in a part beyond which no further documents are read ahead."""
+"""Approximate number of characters in a part; beyond this number, no further documents are read ahead."""
 
 
 class Document(NamedTuple):
@@ -50,11 +50,11 @@ class Document(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Documents, and the model input made from them.
+    """Documents and the model input created from them.
 
     Attributes:
         sample: batch on the CPU, in the format of a fairseq dataset.
-        new_words: words of the ids above the last id of the source dictionary.
+        new_words: words for the ids above the last id of the source dictionary.
         padding: number of positions before the first token in each document's row.
     """
 
@@ -102,11 +102,11 @@ class TextProcessing:
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
-        """Compare the surprisal of a document with the training documents; None if it is short or they are unknown."""
+        """Compare a document's surprisal with the training documents; None if it is short or they are unknown."""
         return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
-        """Return the document as its selected sentences in order, with marks between them if training used marks."""
+        """Return the document reduced to its selected sentences, with marks between them if training used marks."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
@@ -175,7 +175,7 @@ class TextProcessing:
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
         """Return the level of each token's sentence (B, S, 1) as an id in the dictionary of the factor."""
         words = self._levels
-        assert words is not None, "the summariser has refused other factors"
+        assert words is not None, "the summariser has rejected other factors"
         values = torch.full_like(tokens, words.pad())
         for row, document, start in zip(values, documents, padding):
             levels = [document.levels[place] if place >= 0 else SENTENCE_MARK for place in document.places]
@@ -236,15 +236,15 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # a single "▁" has no letters
+        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # a single "▁" contains no letters
 
     def shown(self, token: str) -> str:
-        """Spell a token without the marks of subwords; empty for the end symbol."""
+        """Spell a token without subword marks; empty for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """Yield numbered texts in parts of at most ``read_ahead`` texts, or fewer if texts are long.
+    """Yield numbered texts in parts of at most ``read_ahead`` texts, or fewer if the texts are long.
 
     If reading a text raises an error, the preceding texts are yielded first.
     """
@@ -272,7 +272,7 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """Group documents by length into batches of at most ``max_tokens`` with padding; a longer document is a batch."""
+    """Group documents by length into batches of at most ``max_tokens`` with padding; a longer document is alone."""
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):
         if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:

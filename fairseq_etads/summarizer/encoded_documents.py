@@ -1,4 +1,4 @@
-"""Summarise documents many times with different decoding options, but read and encode them only once."""
+"""Read and encode documents only once, and summarise them many times with different decoding options."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,12 +19,12 @@ class _EncodedDocuments(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A hypothesis of a search with a term that counts features.
+    """A hypothesis from a search with a scoring term that counts features.
 
     Attributes:
         text: text of the summary.
         score: score of the hypothesis.
-        features: counts of the term's features, except the first, divided by the length penalty.
+        features: counts of all features in the term except the first, divided by the length penalty.
     """
 
     text: str
@@ -97,7 +97,7 @@ class EncodedDocuments:
         A content model does not choose sentences from the hypotheses.
 
         Args:
-            on_batch, decoding: as in :meth:`summarize`; ``decoding`` includes the option of a term with features.
+            on_batch, decoding: as in :meth:`summarize`; ``decoding`` includes the option for a term with features.
         """
         summarizer = self._summarizer
         search = summarizer._search({**decoding, "choose": "none"}, origins=False)
@@ -119,7 +119,7 @@ class EncodedDocuments:
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
     def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
-        """Return the results of ``decode`` for each document with words, by number of the document."""
+        """Return the results of ``decode`` for each document with words, by document number."""
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))

@@ -1,4 +1,4 @@
-"""Explain summaries with another pass over document and summary that records the attention modules."""
+"""Explain summaries with another pass over document and summary, which records what the attention modules compute."""
 
 import re
 import threading
@@ -24,7 +24,7 @@ class Written(NamedTuple):
     """Output of the model.
 
     Attributes:
-        tokens: spelled tokens, special symbols included; the last is the end symbol.
+        tokens: spelled tokens, special symbols included; the last token is the end symbol.
         replaced: index of a token -> the word that replaces it, and the index of the document token.
     """
 
@@ -40,7 +40,7 @@ class _Pass(NamedTuple):
         attention: attention to the document (T, S), or None.
         is_unknown: bool (T,), True for the unknown word.
         pointer: output of the pointer; None without a pointer.
-        shares: share of copying in each probability (T,).
+        shares: share of each probability that is due to copying (T,).
         copied_from: index of the document token (T,); -1 for a generated token.
         records: name of each attention module -> its record.
     """
@@ -55,7 +55,7 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """Explainer of the summaries of a model. Threads may share an instance; their calls run one by one.
+    """Explainer for the summaries of a model. Threads may share an instance; their calls run one by one.
 
     Args:
         model: a model in evaluation mode, which is not changed.
@@ -83,7 +83,8 @@ class Explainer:
         longest = self._model.max_decoder_positions()
         if len(tokens) + 1 > longest:
             raise InputError(
-                f"--summary: {len(tokens):,} tokens; this model can write at most {longest - 1:,}: give a shorter one"
+                f"--summary: {len(tokens):,} tokens; this model can write at most {longest - 1:,}: give a shorter "
+                "summary"
             )
         return Written((*tokens, texts.target.eos_word), {})
 
@@ -126,7 +127,7 @@ class Explainer:
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Return the ids (1, T) of spelled tokens; words in neither the dictionary nor the document become unknown."""
+        """Return the ids (1, T) of spelled tokens; words found in neither dictionary nor document become unknown."""
         target, first_new = self._texts.target, len(self._texts.source)
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
@@ -195,7 +196,7 @@ class Explainer:
 def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
     """Return log P (1, T, words) by extended id, as in the search.
 
-    For a word that a switch has decided against, the mixture provides the log-probability.
+    If a switch has decided against a word, the mixture provides its log-probability.
     """
     log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
@@ -205,9 +206,9 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """Return the number of a module's layer, from 1."""
+    """Return the number of the layer that a module belongs to, from 1."""
     match = _LAYER.match(name)
-    assert match is not None, f"{name} is of no layer"
+    assert match is not None, f"{name} does not belong to a layer"
     return int(match.group(1)) + 1
 
 

@@ -19,7 +19,7 @@ Matrix = Tuple[Row, ...]
 SCHEMA = 1
 """Version of the format of :meth:`Explanation.to_dict`."""
 LEAST = 0.001
-"""Attention and copy probabilities below this are left out of :meth:`Explanation.to_dict`."""
+"""Attention and copy probabilities below this value are left out of :meth:`Explanation.to_dict`."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class SourceToken:
     """A token of the document as the model reads it.
 
     Attributes:
-        text: spelling of the token, with the marks of subwords.
+        text: spelling of the token, with subword marks.
         start, end: characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
-            changed the text too much to find them.
+            changed the text too much to find the characters.
         known: whether the model can write the token without copying.
     """
 
@@ -44,12 +44,12 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: spelling of the token, with the marks of subwords.
+        text: spelling of the token, with subword marks.
         shown: spelling without these marks.
         starts_word: False for the second and later subwords of a word.
         log_probability: log P of the token given the previous tokens; -inf if the model cannot write it here.
-        p_gen: probability of generating instead of copying; None without a pointer.
-        copied_share: share of copying in the token's probability; None without a pointer.
+        p_gen: probability of generating the token instead of copying it; None without a pointer.
+        copied_share: share of the token's probability that is due to copying; None without a pointer.
         copied_from: index of the document token from which it was copied; None if it was generated.
         replaces_unknown: whether the model wrote the unknown word here. The text is then the most attended word of the
             document (``--replace-unknown``), or a word of a given summary that the model cannot write.
@@ -75,7 +75,7 @@ class SaliencyLayer:
 
     Attributes:
         layer: number of the layer, from 1.
-        gate: mean of g_ij over heads and tokens of the summary, for each token of the document (S,).
+        gate: mean of g_ij over heads and summary tokens, for each document token (S,).
     """
 
     layer: int
@@ -101,7 +101,7 @@ class FocusLayer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A model's probabilities, attention and mechanisms for a summary, from one pass over document and summary.
+    """A model's probabilities, attention and mechanisms for a summary, computed in one pass over document and summary.
 
     The pass uses float32 and no decoding options such as temperature and penalties, so the probabilities are the
     model's own.
@@ -116,20 +116,20 @@ class Explanation:
         architecture: name of the model's architecture.
         pointer: "none", "soft" or "switch".
         saliency_gate: form of the gate; None without saliency-selection.
-        attention: attention to the document (T, S); rows sum to 1. In Transformers, it is the attention of the last
-            decoder layer, mean over heads, before any gate.
+        attention: attention to the document (T, S); rows sum to 1. In Transformers, it is the attention in the last
+            decoder layer, averaged over heads, before any gate is applied.
         copying: copy distribution (T, S); rows sum to 1. None without a pointer.
-        saliency: gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
+        saliency: gate g_ij (T, S), averaged over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
             otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
-        selected: gated attention, g_ij a_ij (T, S), mean over layers and heads: the weights with which the decoder
+        selected: gated attention, g_ij a_ij (T, S), averaged over layers and heads: the weights with which the decoder
             reads the document. None without saliency-selection.
         saliency_layers, focus_layers: layers with the mechanism.
-        picked: sentences that an extractor selected from the whole document; the model read only these. None without
-            an extractor.
+        picked: sentences that an extractor selected from the whole document; the model read only these sentences. None
+            without an extractor.
         surprisal: surprisal of the document compared with the training documents; None if it is not known.
         chosen: sentences of the summary, if a content model has chosen them from all hypotheses and the document. The
-            figures are then the model's figures for this text, which may differ from all its hypotheses. Otherwise
-            None.
+            figures are then the model's figures for this text, which may differ from all hypotheses of the model.
+            Otherwise None.
     """
 
     document: str
@@ -158,12 +158,12 @@ class Explanation:
 
     @property
     def coverage(self) -> Optional[Row]:
-        """Attention of each token of the document (S,), summed over the tokens of the summary."""
+        """Attention to each document token (S,), summed over the summary tokens."""
         return None if self.attention is None else _sum_of_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Amount copied from each token of the document (S,): the sum of (1 - p_gen) a_j over the summary's tokens."""
+        """Amount copied from each document token (S,): the sum of (1 - p_gen) a_j over the summary tokens."""
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -171,7 +171,7 @@ class Explanation:
 
     @property
     def saliency_of_source(self) -> Optional[Row]:
-        """Saliency of each token of the document (S,): the mean of g_ij over the summary, layers and heads."""
+        """Saliency of each document token (S,): the mean of g_ij over summary tokens, layers and heads."""
         if not self.saliency:
             return None
         return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
@@ -181,7 +181,7 @@ class Explanation:
 
         Args:
             least: minimum weight in the rows of attention, copying and selected, which are lists of pairs [j, weight];
-                smaller weights are left out. Sums ("coverage") include all weights.
+                smaller weights are left out. The sums ("coverage") include all weights.
         """
         return {
             "schema": SCHEMA,
@@ -219,7 +219,7 @@ class Explanation:
         }
 
     def to_json(self, least: float = LEAST) -> str:
-        """Return :meth:`to_dict` as a line of JSON, in ASCII."""
+        """Return the result of :meth:`to_dict` as a line of JSON in ASCII."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
@@ -240,7 +240,7 @@ def _sum_of_rows(rows: Matrix) -> Row:
 
 
 def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
-    """Round a value; None also for values that JSON cannot represent."""
+    """Round a value; return None for None and for values that JSON cannot represent."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 

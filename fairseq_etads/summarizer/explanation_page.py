@@ -1,9 +1,9 @@
 """Write an explanation as a self-contained HTML page, which needs no other file and no network.
 
 :func:`page` receives the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers
-are in a block of JSON. ``page/explanation.js`` shades words and draws plots. Without the script, the words and the
-table of figures remain readable. The page's policy (Content-Security-Policy) allows only this style and this script,
-and loads nothing.
+are stored in a block of JSON. ``page/explanation.js`` shades words and draws plots. Without the script, the words and
+the table of figures remain readable. The Content-Security-Policy of the page allows only this style and this script,
+and no other files.
 """
 
 import base64
@@ -20,7 +20,7 @@ from .surprisal import UNUSUAL
 
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
-"""Number of shades for the document in the page itself, before the script refines them."""
+"""Number of shades for the document in the HTML itself, before the script refines them."""
 _KINDS = {
     "saliency": "saliency",
     "attention": "attention",
@@ -54,7 +54,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """Put the page into a frame for a notebook, so that their styles and scripts do not affect each other."""
+    """Put the page into a frame for a notebook, to keep its styles and scripts separate from the notebook's."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -157,18 +157,18 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
     yield from _shading(data)
     yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
     if data["left_out"]:
-        yield '<p class="note">The grey end was not read: it is beyond the length with which the model was trained.</p>'
+        yield '<p class="note">The grey text at the end was not read: the model was trained on shorter texts.</p>'
     yield "</section>"
     yield from _picked(data)
     yield "</div>"
     yield '<div class="right needs-script"><section class="card" aria-label="Figures of one word">'
-    yield '<p class="note" id="hint">Point at a word of the summary or the document, or go there with <kbd>Tab</kbd> '
-    yield "and the arrow keys. A click keeps the word, <kbd>Esc</kbd> lets it go.</p>"
+    yield '<p class="note" id="hint">Point at a word in the summary or the document, or move there with <kbd>Tab</kbd> '
+    yield "and the arrow keys. Click a word to select it, and press <kbd>Esc</kbd> to deselect it.</p>"
     yield '<div id="detail" aria-live="polite"></div></section></div>'
     if data["source"]:
         yield '<section class="card wide needs-script" aria-labelledby="of-strips">'
         yield '<h2 id="of-strips">Along the document</h2><div id="strips"></div>'
-        yield '<p class="note">Pale: the whole summary; strong: the word that you point at.</p></section>'
+        yield '<p class="note">Pale: the whole summary. Strong: the word that you point at.</p></section>'
         yield from _focus(data)
     yield from _legend(data)
     yield from _table(data)
@@ -181,8 +181,8 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
         return
     count, total = len(picked["sentences"]), picked["total"]
     yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
-    yield f'<p class="note">An extractor scored the {_plural(total, "sentence")} of the document with probabilities, '
-    yield f"and selected the {count:,} most probable that fit the model's length. "
+    yield f'<p class="note">An extractor computed a probability for the {_plural(total, "sentence")} of the document, '
+    yield f"and selected the {count:,} most probable, as many as the model can read. "
     yield "The model read only these sentences; the rest of the document is grey.</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
     yield '<th scope="col">sentence</th></tr></thead><tbody>'
@@ -198,7 +198,7 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
     if not data.get("chosen"):
         return
     yield '<p class="note">A content model chose these sentences from the document and from all hypotheses of the '
-    yield "search. The figures are the model's for this text, which need not be one of its hypotheses.</p><ol>"
+    yield "search. The figures show the model's view of this text, which need not be one of its hypotheses.</p><ol>"
     for sentence in data["chosen"]:
         number = sentence["number"]
         origin = "written by the model" if number is None else f"sentence {number + 1:,} of the document"
@@ -264,7 +264,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """Draw a bar as long as the token's probability, with the share of copying in another colour."""
+    """Draw a bar as long as the token's probability; the share that is due to copying has another colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -275,7 +275,7 @@ def _bar(token: Dict[str, Any]) -> str:
 
 
 def _document(data: Dict[str, Any]) -> Iterator[str]:
-    """Format the raw text with a span around each token; tokens without a place are shown where they were read."""
+    """Format the raw text with a span around each token; those with an unknown place are shown where they were read."""
     text, place = data["document"], 0
     _, values = _overview(data)
     low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
@@ -304,14 +304,14 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _between(text: str, data: Dict[str, Any]) -> str:
-    """Format the text between two tokens, which was not read if it has words and the model reads picked sentences."""
+    """Format text between two tokens; if it contains words and the model reads picked sentences, it was not read."""
     if data.get("picked") and any(character.isalnum() for character in text):
         return f'<span class="unread">{escaped(text)}</span>'
     return escaped(text)
 
 
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Find the place of a token that follows immediately in the text, such as a single invisible character."""
+    """Find the place of a token that immediately follows in the text, such as a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -320,12 +320,12 @@ def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
 _HEADS = """\
 <fieldset class="needs-script"><legend>Up</legend>
 <label><input type="radio" name="view" value="place">where a token looks</label>
-<label><input type="radio" name="view" value="distance">how far that is from it, in tokens</label></fieldset>
+<label><input type="radio" name="view" value="distance">how far this is from the token, in tokens</label></fieldset>
 <p class="note needs-script">Across: the tokens of the document. Line: centre; band: centre ± width; dashes: the token
 itself. Below each head, the mean distance of the centre ± the mean width, in tokens.<span id="focus-every"></span></p>
-<p class="note needs-script" id="focus-note" aria-live="polite">Choose a head, then point at a word of the document: it
-is shaded by where that word looks.</p>
-<div id="heads" class="needs-script" role="group" aria-label="Heads"></div>"""
+<p class="note needs-script" id="focus-note" aria-live="polite">Choose a head, then point at a word in the document. The
+document is shaded by where that word looks.</p> <div id="heads" class="needs-script" role="group"
+aria-label="Heads"></div>"""
 
 
 def _focus(data: Dict[str, Any]) -> Iterator[str]:
@@ -339,13 +339,14 @@ def _focus(data: Dict[str, Any]) -> Iterator[str]:
 
 
 _TEACHES = {
-    "saliency": "How far the gate of saliency-selection lets each document word through to the decoder: the mean of "
-    "g<sub>ij</sub> over heads and layers{range}.",
+    "saliency": "How much of each document word the gate of saliency-selection lets through to the decoder: the mean "
+    "of g<sub>ij</sub> over heads and layers{range}.",
     "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document (in a "
-    "Transformer, from the last decoder layer, mean over heads).",
-    "selected": "Attention times gate, mean over layers and heads: the weights with which the decoder reads.",
-    "coverage": "Attention that a document word received, summed over the summary: what the summary has covered, and "
-    "what it may repeat.",
+    "Transformer, the attention in the last decoder layer, averaged over heads).",
+    "selected": "Attention times gate, averaged over layers and heads: the weights with which the decoder reads the "
+    "document.",
+    "coverage": "Attention that a document word received, summed over the summary: what the summary has already "
+    "covered and might repeat.",
     "copying": "The underline shows how much was copied from here: the copy attention times 1 − p_gen, summed over the "
     "summary.",
     "p_gen": "The probability with which the model generates a word from its vocabulary instead of copying a word of "
@@ -361,7 +362,7 @@ _TEACHES = {
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
-    """Explain the terms of the model, and list the mechanisms that the model lacks."""
+    """Explain the terms that apply to the model, and list the mechanisms that it lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
     has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
@@ -378,15 +379,15 @@ def _legend(data: Dict[str, Any]) -> Iterator[str]:
             yield f'<div><dt class="{key}">{term}</dt><dd>{_TEACHES[name].replace("{range}", gate)}</dd></div>'
     yield "</dl>"
     missing = {
-        "no saliency-selection: no gate keeps words of the document back": has_gate,
+        "no saliency-selection: no gate holds back words of the document": has_gate,
         "no pointer: it cannot copy, and every word is generated": has_pointer,
     }
     lacks = [text for text, there in missing.items() if not there]
     if lacks and data["source"]:
         yield f'<p class="note" id="lacks">This model has {"; ".join(lacks)}.</p>'
-    yield f'<p class="note">Weights below {data["least"]:g} are left out for single words, but not in sums. Widths and '
-    yield "centres are rounded to a tenth of a token, the gate of a word to a hundredth. Attention and gates show what "
-    yield "the model reads, but do not by themselves explain its decisions.</p></section>"
+    yield f'<p class="note">Weights below {data["least"]:g} are left out for single words, but included in sums. '
+    yield "Widths and centres are rounded to a tenth of a token, and gates to a hundredth. Attention and gates show "
+    yield "what the model reads, but do not by themselves explain its decisions.</p></section>"
 
 
 def _table(data: Dict[str, Any]) -> Iterator[str]:

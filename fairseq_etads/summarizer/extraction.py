@@ -1,4 +1,4 @@
-"""Score all sentences of a raw document with the extractor of a model folder, and select sentences to summarise."""
+"""Score all sentences of a raw document with a model folder's extractor, and select sentences to summarise."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,7 +19,7 @@ class DocumentSentence(NamedTuple):
     Attributes:
         text: text of the sentence, with clean white space and without invisible characters.
         words: words of the sentence, as in the training text of the extractor.
-        probability: probability from the extractor that a summary uses the sentence.
+        probability: the extractor's probability that a summary uses the sentence.
         start, end: characters text[start:end] of the raw document; None where they cannot be determined.
     """
 
@@ -45,7 +45,7 @@ class Pick(NamedTuple):
 
 
 class SentencePicker:
-    """Picker of sentences in raw documents. Threads may share an instance.
+    """Picker that selects sentences in raw documents. Threads may share an instance.
 
     Args:
         loaded: loaded folder of the extractor.
@@ -87,7 +87,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _words(self, sentence: str, tokens: List[str]) -> List[str]:
-        """Return the words of a sentence, with joined subwords."""
+        """Return the words of a sentence, with their subwords joined."""
         if self._subwords is None:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
@@ -105,7 +105,7 @@ class SentencePicker:
         Returns:
             the choice, and each written sentence with the index of its hypothesis.
         """
-        assert self.content is not None, "the summariser has refused the option"
+        assert self.content is not None, "the summariser has rejected the option"
         parts: List[Tuple[int, str]] = []
         words: List[List[str]] = []
         for number, text in enumerate(written):
@@ -134,7 +134,7 @@ class SentencePicker:
 
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """Compute the probability of each sentence, which is 0 beyond the length that the extractor reads."""
+        """Compute the probability of each sentence; sentences beyond the length that the extractor reads receive 0."""
         known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}
         ids: List[int] = []

@@ -10,7 +10,7 @@ from .documents import Batch, TextProcessing
 
 @dataclass(frozen=True)
 class PartialSummary:
-    """The best summary of a document that a search has found so far. Later summaries may begin with other words.
+    """The best summary that the search has found so far for a document. Later summaries may begin with other words.
 
     Attributes:
         number: position of the document in the input.
@@ -19,9 +19,9 @@ class PartialSummary:
         has_ended: whether the model has ended the summary. The search continues while a better summary is possible.
         spans: characters text[start:end] of each token that was read; None where they cannot be determined.
         attention: attention to the document when the last token of the summary was written, as a weight for each token
-            that was read. Together with the weight of the document's end symbol, they add up to 1. None if the summary
-            has ended, or if the model has no attention.
-        copying: copy distribution of that step, in the same form; also None for a model without a pointer.
+            that was read. Together with the weight of the document's end symbol, these weights add up to 1. None if the
+            summary has ended, or if the model has no attention.
+        copying: copy distribution at that step, in the same form; also None for a model without a pointer.
     """
 
     number: int
@@ -40,7 +40,7 @@ OnPartialSummary = Callable[[PartialSummary], None]
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
     """Return the ``on_step`` of a search over a batch, which passes text instead of ids to the given ``on_step``."""
 
-    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the key is the row in the batch
+    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # keys are rows in the batch
 
     def partial_summary(best: BestSoFar) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]

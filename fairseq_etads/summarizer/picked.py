@@ -12,7 +12,7 @@ class PickedSentence:
         text: text of the sentence, with clean white space and without invisible characters.
         start, end: characters text[start:end] of the raw document; None where they cannot be determined.
         number: index of the sentence in the document, from 0.
-        probability: probability from the extractor that a summary uses the sentence.
+        probability: the extractor's probability that a summary uses the sentence.
     """
 
     text: str

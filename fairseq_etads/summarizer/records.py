@@ -1,4 +1,4 @@
-"""Summarise inside an engine that distributes data, such as Ray Data or Spark: batches of records in and out."""
+"""Summarise batches of records inside an engine that distributes data, such as Ray Data or Spark."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -8,15 +8,15 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """Summariser of batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
+    """Summariser for batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
 
-    The engine creates an instance in each worker, which loads the model once. It also distributes the records, restarts
-    workers that have ended, and passes their batches to other workers.
+    The engine creates an instance in each worker, which loads the model once. The engine also distributes the records,
+    restarts workers that have stopped, and passes their batches to other workers.
 
     Args:
         folder: model folder that every worker can read, or name of a model that comes with the package.
         column: name of the column with the texts.
-        device: name of a device such as "cuda"; None: a GPU if the worker sees one.
+        device: name of a device such as "cuda"; None: a GPU if one is visible to the worker.
         options: options of :meth:`Summarizer.stream`: decoding options and ``max_tokens``.
 
     Raises:
@@ -26,7 +26,7 @@ class RecordSummarizer:
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # raises an error for an invalid option before the first batch
+        self.summarizer.stream([], **options)  # raise the error for an invalid option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Add three columns to a batch.
@@ -35,8 +35,8 @@ class RecordSummarizer:
             batch: columns of the same length, as a dictionary from names to arrays or as a data frame of pandas.
 
         Returns:
-            ``batch`` with "summary", "score" and "problem", which explains why there is no summary, or is empty. A text
-            that cannot be summarised does not affect other texts.
+            ``batch`` with the columns "summary", "score" and "problem". The last explains why there is no summary;
+            otherwise it is empty. A text that cannot be summarised does not affect other texts.
 
         Raises:
             KeyError: there is no such column.

@@ -34,7 +34,7 @@ MAX_TOKENS = 8000
 READ_AHEAD = 256
 """Number of documents to read before the first is summarised, so that batches contain documents of similar lengths."""
 _MOST_SEARCHES = 16
-"""Number of sets of options for which the generator is cached."""
+"""Number of option sets for which the generator is cached."""
 
 
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
@@ -105,7 +105,8 @@ class Summarizer:
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        self._copies: Dict[Optional[str], InferenceModel] = {}  # one per format; the other options have no influence
+        # one per format, because the other options do not matter
+        self._copies: Dict[Optional[str], InferenceModel] = {}
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -141,8 +142,8 @@ class Summarizer:
                 several texts, a list of summaries in the same order.
             max_tokens: source tokens per batch, padding included; smaller batches need less memory.
             on_step: function called with a :class:`PartialSummary` of each document after each step of its search, in
-                the thread of this call. It can stop the call, which raises its exceptions. With ``choose="content"``,
-                the sentences of the summary are chosen after the search.
+                the thread of this call. The function can stop the call by raising an exception. With
+                ``choose="content"``, the sentences of the summary are chosen after the search.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder contains the defaults.
 
@@ -168,15 +169,15 @@ class Summarizer:
         """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
 
         Args:
-            texts: raw texts, possibly without end; at most ``read_ahead`` texts are read before their summaries are
-                returned.
-            read_ahead: number of texts to read ahead. 1 summarises each text immediately; larger numbers are faster,
-                because the documents of a batch are then similar in length.
+            texts: raw texts, possibly an endless stream; at most ``read_ahead`` texts are read before their summaries
+                are returned.
+            read_ahead: number of texts to read ahead. With 1, each text is summarised immediately; larger numbers are
+                faster, because the documents of a batch are then similar in length.
             errors: "raise", or "keep" to continue and report problems in :attr:`Summary.problem`.
             max_tokens, decoding: as in :meth:`summarize`.
 
         Raises:
-            InputError: as in :meth:`summarize`, but immediately, not when the first summary is requested.
+            InputError: see :meth:`summarize`. It is raised immediately rather than when the first summary is requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
@@ -238,7 +239,7 @@ class Summarizer:
         return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
-        """Count the tokens of a text for this model, including tokens that the model would not read."""
+        """Count the tokens of a text as this model tokenises it, including tokens that the model would not read."""
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
 
@@ -264,17 +265,17 @@ class Summarizer:
         if choice not in self._choices:
             raise InputError(
                 f"--choose {choice}: {self.folder} has no content model for it; choose {' or '.join(self._choices)}, "
-                "or make the folder again with etads-export --content RUN"
+                "or create the folder again with etads-export --content RUN"
             )
         chooses = choice == "content"
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
-            raise InputError(f"--shortlist: {self.folder} has none; make it again with etads-export --shortlist FILE")
+            raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # build it now, so that the error for an unsupported dtype names the option
+                copies.current()  # build it now, so that the error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
                 groups = groups_of(settings["beam_size"])
@@ -285,7 +286,9 @@ class Summarizer:
             reranker = None
             if choice == "hypothesis" and self._content is not None:
                 if settings["beam_size"] == 1:
-                    raise ValueError("--beam 1: there is one hypothesis only, so none can be chosen; add --choose none")
+                    raise ValueError(
+                        "--beam 1: there is only one hypothesis, so there is nothing to choose from; add --choose none"
+                    )
                 settings["nbest"] = settings["beam_size"]
                 reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
             generator = SummaryGenerator(
@@ -428,7 +431,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """Return a summary of a text that can explain itself."""
+        """Return a summary that keeps its text, so that it can be explained."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -443,7 +446,7 @@ class Summarizer:
         origins: List[int],
         spans: Optional[List[Optional[Span]]] = None,
     ) -> Tuple[CopiedWord, ...]:
-        """Return the copied words. Subwords of a word are joined if they are adjacent in the document.
+        """Return the copied words. The subwords of a word are joined if they are adjacent in the document.
 
         Args:
             origins: index in ``spans`` of the token from which each token was copied, or -1.

@@ -14,11 +14,12 @@ from .surprisal import Surprisal
 class CopiedWord:
     """A word of a summary that the model copied from its document.
 
-    A word counts as copied if it is outside the known vocabulary, or if copying contributed more to its probability
-    than generating. If the word occurs several times in the document, the place with the most copy attention counts.
+    A word is regarded as copied if it is outside the known vocabulary, or if copying contributed more to its
+    probability than generating. If the word occurs several times in the document, the place with the most copy
+    attention is used.
 
     Attributes:
-        word: word as spelled in the tokens of the summary, with joined subwords.
+        word: word as spelled in the tokens of the summary, with subwords joined.
         first, last: indices of its first and last token in :attr:`Summary.tokens`.
         start, end: characters text[start:end] of the raw document from which it was copied; None if tokenisation has
             changed the text too much to find them.
@@ -57,7 +58,7 @@ class Summary:
         tokens: tokens of the summary as the model wrote them.
         copied: copied words in the order of the summary, including all words of sentences chosen from the document;
             otherwise empty for a model without a pointer.
-        truncation: numbers of tokens that were read and left out.
+        truncation: number of tokens that were read and number of tokens that were left out.
         problem: reason why there is no summary, if the call continues after problems; otherwise empty.
         picked: sentences that the folder's extractor selected from the whole document for the model, each with its
             probability; None without an extractor.
@@ -77,8 +78,8 @@ class Summary:
     surprisal: Optional[Surprisal] = None
     chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
-    # The summariser sets this on the instance. It is not a field, because copies and pickles of a summary are only
-    # data.
+    # The summariser sets this attribute on the instance. It is not a field, because copies and pickles of a summary
+    # contain only data.
     _make_explanation: ClassVar[Any] = None
 
     def explain(self) -> Explanation:

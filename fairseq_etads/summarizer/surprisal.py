@@ -46,7 +46,7 @@ class Surprisal:
 
 
 class WordFrequencies:
-    """Relative frequencies of words in the training text, with one added to each count.
+    """Relative word frequencies in the training text, with one added to each count.
 
     Args:
         counts: count of each known word; the count of all unknown words together is 0.
@@ -70,11 +70,11 @@ class WordFrequencies:
 
 
 def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
-    """Compute percentiles of the surprisals of documents from an evenly spaced sample.
+    """Compute percentiles of document surprisals from an evenly spaced sample.
 
     Args:
         path: file of tokens, one document per line.
-        longest: maximum number of tokens that the model reads of a document.
+        longest: maximum number of tokens that the model reads from a document.
 
     Returns:
         percentiles :data:`PERCENTS` as JSON types; None if no document contains enough tokens.
@@ -94,7 +94,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the form of a result of :func:`percentiles_of`."""
+    """Return whether a value has the form that :func:`percentiles_of` returns."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())

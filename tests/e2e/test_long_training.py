@@ -49,7 +49,7 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     assert "up to 60 words (--words)" in said
     exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
     assert "including the extractor of this run, run/shortened/extractor" in exported
-    assert "at most; the first" in (folder / "model" / "README.md").read_text()
+    assert "at most, and the first" in (folder / "model" / "README.md").read_text()
     texts = {f"{number}.txt": document(number) for number in range(1000, 1010)}
     (folder / "new").mkdir()
     for name, (text, _) in texts.items():

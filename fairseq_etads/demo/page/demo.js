@@ -117,14 +117,14 @@ async function summarize() {
   const mine = run;
   try {
     if (new Blob([body]).size > about.max_bytes) {
-      throw new Error(`That is too long: this page takes up to ${about.max_bytes.toLocaleString("en")} bytes.`);
+      throw new Error(`That is too long: this page accepts up to ${about.max_bytes.toLocaleString("en")} bytes.`);
     }
     const answer = await fetch("/summarize", {
       method: "POST", headers: { "Content-Type": "application/json" }, body, signal: run.controller.signal,
     });
     if (!answer.ok) throw new Error(await answer.text());
     for await (const line of lines(answer.body)) receive(mine, JSON.parse(line));
-    if (!mine.result) throw new Error("The server ended before the summary was finished.");
+    if (!mine.result) throw new Error("The server stopped before the summary was finished.");
   } catch (error) {
     if (error.name === "AbortError") finish("stopped");
     else if (error instanceof TypeError) fail("The server does not answer. Is etads-demo still running?");
@@ -159,7 +159,7 @@ function speak(mine, text) {
   $("said").textContent = text;
 }
 
-// ---- what is to be seen ------------------------------------------------------------------------------------------
+// ---- what is shown on the page -------------------------------------------------------------------------------
 
 function clear() {
   $("summary").replaceChildren();
@@ -215,7 +215,7 @@ function shade(mine, weights) {
   mine.tokens?.forEach((token, place) => token?.style.setProperty("--weight", ((given.get(place) ?? 0) / most).toFixed(3)));
 }
 
-// A step of the search: the best summary so far, and where its last word was read. Words that are new are marked.
+// A step of the search: the best summary so far, and where the model read its last word. New words are marked.
 function showStep(mine, number) {
   const step = mine.steps[number - 1];
   const text = shown(step.text);
@@ -245,7 +245,7 @@ function showShadings(mine) {
   $("shading").hidden = able.length === 0;
 }
 
-// A row of the explanation as pairs [place, weight], whether it is sparse or not.
+// A row of the explanation as pairs [place, weight], for both sparse and dense rows.
 const pairs = (row) => row.map((entry, place) => (Array.isArray(entry) ? entry : [place, entry]));
 
 function shadeResult(mine) {
@@ -266,7 +266,7 @@ function shadeResult(mine) {
 
 function describe(token) {
   const sure = `probability ${Math.exp(token.log_probability).toFixed(2)}`;
-  if (token.replaces_unknown) return `“${token.shown}” stands in the place of a word that the model does not know`;
+  if (token.replaces_unknown) return `“${token.shown}” replaces a word that the model does not know`;
   if (token.copied_from !== null) return `“${token.shown}”: copied, ${sure}, of which copying contributed ${Math.round(100 * token.copied_share)}%`;
   const share = token.copied_share === null ? "" : `, of which copying contributed ${Math.round(100 * token.copied_share)}%`;
   return `“${token.shown}”: generated, ${sure}${share}`;
@@ -285,10 +285,10 @@ function choose(mine, number) {
 
 function hint(mine) {
   const copies = mine.result.explanation.tokens.some((token) => token.copied_from !== null);
-  return `${copies ? "Underlined words were copied. " : ""}Point at a word, or go there with Tab and the arrow keys, to see where it comes from.`;
+  return `${copies ? "Underlined words were copied. " : ""}Point at a word, or move to it with Tab and the arrow keys, to see where it comes from.`;
 }
 
-// The words of the summary as buttons. Each token is searched for in the summary's text after the end of the last token.
+// The words of the summary as buttons. Each token is searched for in the summary's text after the previous token.
 function showWords(mine) {
   const { text, explanation } = mine.result;
   const parts = [];
@@ -306,7 +306,7 @@ function showWords(mine) {
   const first = $("summary").querySelector(".token");
   if (first) first.tabIndex = 0;
   $("summary").className = text ? "" : "empty";
-  if (!text) $("summary").textContent = "The document has no words, and so has its summary.";
+  if (!text) $("summary").textContent = "The document has no words, so there is no summary.";
 }
 
 // The sentences that the model's extractor has picked, with their probabilities.
@@ -328,15 +328,15 @@ function showChosen(chosen) {
   })));
 }
 
-// The document compared with the documents of the training.
+// The document compared with the training documents.
 function showSurprisal(surprisal) {
   $("surprisal").hidden = !surprisal;
   if (!surprisal) return;
   const percent = Math.round(surprisal.percentile);
   $("surprisal").className = surprisal.percentile > UNUSUAL ? "warning" : "soft";
   $("surprisal").textContent = surprisal.percentile > UNUSUAL
-    ? "This document is unlike the documents of the model’s training: do not rely on the summary."
-    : `${surprisal.bits.toFixed(1)} bits per token: more unusual than ${percent} % of the documents of the model’s training.`;
+    ? "This document is unlike the documents used to train the model: do not rely on the summary."
+    : `${surprisal.bits.toFixed(1)} bits per token: more unusual than ${percent} % of the documents used to train the model.`;
 }
 
 function showResult(mine) {

@@ -30,7 +30,7 @@ In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt --lines`
 _LIMITS = """\
 ## Limits
 
-A summary can be wrong: words and numbers may be left out, mixed up or made up. Check it before you rely on it.
+A summary can be wrong: words and numbers may be left out, mixed up or made up. Check a summary before you rely on it.
 """
 
 
@@ -87,7 +87,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
 
     Args:
         parameters: number of parameters of the model.
-        words: number of known words in documents ("source") and in summaries ("target").
+        words: number of words known in documents ("source") and in summaries ("target").
     """
     parts = [
         _front_matter(info),
@@ -120,29 +120,29 @@ def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     case = "kept" if text["keep_case"] else "lowered"
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]
-    read = f"The first {source:,} tokens of a document are read."
+    read = f"The first {source:,} tokens of each document are read."
     if info.picked_words:
         read = (
-            f"Of a document of any length, an extractor picks the most probable sentences, {info.picked_words:,} words "
-            f"at most; the first {source:,} tokens of these are read."
+            f"Documents may have any length. An extractor picks the most probable sentences, {info.picked_words:,} "
+            f"words at most, and the first {source:,} tokens of these sentences are read."
         )
     choice = config.decoding.get("choose", "none")
     if choice == "hypothesis":
         read += (
-            " A content model chooses among the hypotheses of the beam (`--choose hypothesis`); `--choose none` gives "
-            "the one with the best score."
+            " A content model chooses among the hypotheses in the beam (`--choose hypothesis`); `--choose none` "
+            "returns the hypothesis with the best score."
         )
     elif info.has_content:
         read += (
-            " A content model can choose the sentences of the summary (`--choose content`): from the whole document, "
-            "word for word, and from all hypotheses of the search. `--choose none` gives the best hypothesis."
+            " A content model can choose the sentences of the summary (`--choose content`), either word for word from "
+            "the whole document or from all hypotheses of the search. `--choose none` returns the best hypothesis."
         )
     return f"""\
 ## Texts
 
-- {read} Summaries of up to {target:,} tokens were learned.
-- Words as by the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
-- Known tokens: {known}. {SENTENCE_MARK} stands between sentences of a summary, if the summaries of training had it.
+- {read} In training, summaries were read up to {target:,} tokens.
+- Words follow the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
+- Known tokens: {known}. {SENTENCE_MARK} separates the sentences of a summary, if the training summaries contained it.
 """
 
 
@@ -188,7 +188,7 @@ def _scores(info: CardInfo) -> str:
 
 def defaults_section(config: FolderConfig, note: str = "") -> str:
     """Write the section on the decoding defaults; ``note`` explains where they come from."""
-    return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can choose others.\n" + (
+    return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can override them.\n" + (
         f"\n{note}\n" if note else ""
     )
 

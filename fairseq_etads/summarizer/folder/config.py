@@ -15,9 +15,9 @@ from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""File of etads-shortlist in a folder that decodes with a shortlist."""
+"""File written by etads-shortlist, in a folder that decodes with a shortlist."""
 EXTRACTOR = "extractor"
-"""Folder of the extractor in the folder of a model that reads whole long documents."""
+"""Folder of the extractor inside the folder of a model that reads whole long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
 """Name of each entry -> check of its value, and description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
@@ -26,7 +26,7 @@ FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
 """Schema number, which increases when older versions of this package would misread new folders."""
 
-ADVICE = "Get it again from where it comes, or make it again with etads-export"
+ADVICE = "Download or copy it again, or create it again with etads-export"
 MARKS = ("drop", "keep", "insert")
 DTYPES = ("fp32", "fp16")
 SUBWORDS: Dict[str, Dict[str, str]] = {
@@ -34,7 +34,7 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
 }
-"""Value of --bpe in fairseq -> its options that name a file, and the name of the file in a folder."""
+"""Value of fairseq's --bpe -> its options that name a file, and the name of this file in a model folder."""
 
 _LARGEST_FILE = 1 << 22
 """Maximum size of config.json in bytes; typical files contain a few thousand bytes."""
@@ -74,7 +74,7 @@ class FolderConfig:
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """Map options of fairseq to names of files of the subword model; empty without subwords."""
+        """Map fairseq options to the file names of the subword model; empty without subwords."""
         return SUBWORDS.get(self.text["subwords"], {})
 
 
@@ -94,10 +94,10 @@ def add_folder(add: Callable[..., Any]) -> None:
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """Find the folder of a path, or of the name of a model that comes with the package.
+    """Find the folder with a given path, or the folder of a model that comes with the package.
 
-    A model folder in the current directory has precedence. Other folders with that name are ignored, because sources
-    of Debian packages contain a folder "debian".
+    A model folder in the current directory takes precedence. Other folders with that name are ignored, because the
+    sources of Debian packages contain a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in bundled_models()
@@ -116,7 +116,9 @@ def read_config(folder: Path) -> FolderConfig:
         bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
         raise InputError(f"{folder}: no such folder; name an output folder of etads-export, or {bundled}")
     if not path.is_file():
-        raise InputError(f"{folder}: not a model folder, because it has no {CONFIG}; etads-export RUN FOLDER makes one")
+        raise InputError(
+            f"{folder}: not a model folder, because it has no {CONFIG}; create one with etads-export RUN FOLDER"
+        )
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     try:
@@ -140,7 +142,9 @@ class _Problem(Exception):  # noqa: N818  # becomes an InputError that names the
 
 def _checked(content: Any) -> FolderConfig:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _Problem(f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); etads-export makes one')
+        raise _Problem(
+            f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); create one with etads-export'
+        )
     version = content.get("schema_version")
     if type(version) is not int or version < 1:
         raise _Problem(f'"schema_version" is {_short(version)}, not a version number. {ADVICE}')
@@ -212,7 +216,7 @@ _PERHAPS_OF_TASK: _Entries = {
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,
-    # The language becomes part of a file name in sacremoses.
+    # sacremoses uses the language as part of a file name.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
     "sentence_marks": _one_of(*MARKS),
     "subwords": _one_of(None, *SUBWORDS),

@@ -31,7 +31,8 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     """Store other decoding defaults in a model folder.
 
     Even after an interruption, the folder can be loaded with the old or the new defaults: SHA256SUMS is removed before
-    config.json is replaced, and written again afterwards. A folder without SHA256SUMS is loaded without comparison.
+        config.json is replaced, and written again afterwards. If SHA256SUMS is missing, the folder is loaded without
+        comparing checksums.
     Call this function again after an interruption.
 
     Args:
@@ -60,7 +61,7 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
 
 
 def _checksums(folder: Path) -> Dict[str, str]:
-    """Read the checksums in SHA256SUMS or, if it is missing after an interruption, compute them for all files."""
+    """Read the checksums in SHA256SUMS; if it is missing after an interruption, compute them for all files."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
     return Checksums(folder).listed or {name: sha256(folder / name) for name in names}

@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
     Attributes:
         checkpoint: path of a checkpoint of fairseq-train.
-        data: data folder of the training.
+        data: data folder used for training.
         text_options: fairseq options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
             their options.
         extra_files: name in the folder -> file to copy.
@@ -68,7 +68,7 @@ def export(
     write_card: Callable[["Exported"], str],
     longest_target: Optional[int] = None,
 ) -> "Exported":
-    """Write a model folder, which appears under its name when it is complete and has been loaded as a test.
+    """Write a model folder, which receives its final name when it is complete and has been loaded as a test.
 
     Args:
         folder: path of the new folder, which must not exist or must be empty.
@@ -135,7 +135,7 @@ def _check_extractor(source: Source, model: Any) -> None:
 
 
 def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the decoding options, with ``choose`` for the content model unless they already contain it.
+    """Return the decoding options, and add ``choose`` for the content model unless they already contain this option.
 
     A content model of the extractor chooses sentences. A content model of the summariser chooses a hypothesis.
 
@@ -147,11 +147,11 @@ def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
     found = [choose for choose, path in paths.items() if path is not None]
     for path in paths.values():
         if path is not None:
-            ContentModel.load(path, f"etads-content {path.parent} makes it")
+            ContentModel.load(path, f"create it with etads-content {path.parent}")
     choose = decoding.get("choose", found[0] if found else "none")
     if choose not in (*found, "none"):
         of = "an extractor's run" if choose == "content" else "this run"
-        raise InputError(f"--choose {choose}: needs a content model of {of}; etads-content makes one")
+        raise InputError(f"--choose {choose}: needs a content model of {of}; create one with etads-content")
     return {"beam": call_options.BEAMS[choose], "choose": choose, **decoding} if found else decoding
 
 
@@ -198,7 +198,7 @@ class Exported(NamedTuple):
 
 
 def _load(source: Source, option: str = "--checkpoint") -> Any:
-    """Load the model, the fairseq configuration of its training and the task; messages mention ``option``."""
+    """Load the model, its fairseq training configuration and the task; error messages mention ``option``."""
     overrides = {"data": str(source.data), "init_from": None}
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
@@ -213,7 +213,7 @@ def _load(source: Source, option: str = "--checkpoint") -> Any:
 
 
 def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
-    """Return all decoding defaults of a folder, with lengths of summaries as in training."""
+    """Return all decoding defaults of a folder; the lengths of summaries are as in training."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
     defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
@@ -263,7 +263,7 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
     settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
     kind = given.get("bpe")
     if kind is not None and kind not in SUBWORDS:
-        raise InputError(f"subwords of the kind {kind} cannot be exported; there are {', '.join(SUBWORDS)}")
+        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
     return {**settings, "subwords": kind}
 
 

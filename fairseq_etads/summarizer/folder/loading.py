@@ -1,4 +1,4 @@
-"""Load the dictionaries, tokeniser, subwords and model of a model folder, and check everything before use."""
+"""Load the dictionaries, tokeniser, subwords and model of a model folder, and check everything before it is used."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Convert model options to JSON and back, with only plain values of the types that the architecture declares."""
+"""Convert model options to JSON and back. Only plain values of the types that the architecture declares are allowed."""
 
 import re
 from dataclasses import fields
@@ -16,15 +16,15 @@ from ...platform.systems import belongs_to, is_there, system_of
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """Pattern of allowed texts in options.
 
-fairseq evaluates some options as Python code, but no allowed text calls a function. The pattern also excludes ``${…}``,
-which OmegaConf replaces.
+fairseq evaluates some options as Python code, but no text that matches this pattern can call a function. The pattern
+also excludes ``${…}``, which OmegaConf replaces.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Options that name a file outside the folder, which only training needs."""
+"""Options that name files outside the folder; only training needs these files."""
 
 
 def architectures(extract: bool = False) -> List[str]:
@@ -91,7 +91,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
     if name.startswith("extractor_") and value == default:
-        return True  # a model without an extractor has no weights with these widths
+        return True  # these widths occur only in the weights of models with an extractor
     if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
         return isinstance(value, str) and _are_convolutions(value, largest)
     if name == "decoder_attention":
@@ -108,7 +108,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Return whether a text describes valid convolutions, such as "[(512, 3)] * 20", of possible widths."""
+    """Return whether a text describes valid convolutions with possible widths, such as "[(512, 3)] * 20"."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:

@@ -256,8 +256,8 @@
       head = on ? [number, h] : null;
       heads.forEach((cell) => cell.button.setAttribute("aria-pressed", String(on && cell.button === button)));
       byId("focus-note").textContent = on
-        ? `Layer ${layer}, head ${h + 1} is chosen: point at a word of the document, and the document is shaded by where it looks.`
-        : "Choose a head, then point at a word of the document: it is shaded by where that word looks.";
+        ? `Layer ${layer}, head ${h + 1} is chosen. Point at a word in the document: the document is shaded by where it looks.`
+        : "Choose a head, then point at a word in the document. The document is shaded by where that word looks.";
       paint();
     });
     box.append(button);

@@ -110,7 +110,7 @@ def test_training_reports_areas_and_can_be_repeated(made, capsys):
     before = ContentModel.load(path / "content.npz", "")
     assert main([str(path), "--documents", "100"]) == 0
     said = capsys.readouterr().out
-    assert "of 120 pairs, networks from 100" in said
+    assert "from 120 pairs, networks trained on 100" in said
     assert float(said.rpartition("words ")[2].split(",")[0]) > 0.95
     after = ContentModel.load(path / "content.npz", "")
     assert before.length == after.length == 10

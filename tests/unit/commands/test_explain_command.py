@@ -109,7 +109,7 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
         (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
         (["a.txt", "--json", "."], "--json .: it is a folder"),
         (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, but"),
-        (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),
+        (["a.txt", "--json", "x", "--document", "all"], "--json is for one document"),
         (["a.txt", "-o", "-", "--document", "all"], "--output -: --document all writes a folder"),
         (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is for one document"),
         (

@@ -271,8 +271,8 @@ def test_a_document_unlike_the_training_is_named_once(summarize, monkeypatch):
     monkeypatch.setattr(TextProcessing, "surprisal", strange)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert status == 0 and len(lines) == len(TEXTS)
-    assert said.count("unlike the documents of the model's training") == 1
-    assert "document 1: unlike the documents of the model's training (50% of its tokens are unknown, 14.2 bits" in said
+    assert said.count("unlike the documents used to train the model") == 1
+    assert "document 1: unlike the documents used to train the model (50% of its tokens are unknown, 14.2 bits" in said
     assert "unlike" not in summarize("--quiet", stdin=TEXTS[0].encode())[2]
     many = b"Zebra w1\n" * (PROBLEMS_SHOWN + 3)
     said = summarize(stdin=many)[2]

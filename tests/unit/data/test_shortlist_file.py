@@ -247,7 +247,9 @@ def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp
     few = {f"w{number}" for number in range(7)}  # a beam of 3 needs seven words besides the special symbols
     for text, summary in zip(TEXTS, with_list):
         assert set(summary.tokens) <= {*text.lower().split(), "w6", "w7", *few, "<unk>"}, "w6, w7 have the ids 10, 11"
-    with pytest.raises(InputError, match=r"--shortlist: .*plain has none; make it again with etads-export --shortlist"):
+    with pytest.raises(
+        InputError, match=r"--shortlist: .*plain has none; create it again with etads-export --shortlist"
+    ):
         plain.summarize(TEXTS, shortlist=True)
 
 

@@ -61,7 +61,7 @@ def test_a_request_that_is_too_long_is_refused(client, announced):
         sent = content if announced else (content[at : at + 2**16] for at in range(0, len(content), 2**16))
         answer = client.post("/summarize", content=sent, headers={"Content-Type": "application/json"})
         assert answer.status_code == status
-    assert answer.text == "That is too long: this page takes up to 1,000,000 bytes."
+    assert answer.text == "That is too long: this page accepts up to 1,000,000 bytes."
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/about.json", "/summarize"])
@@ -184,7 +184,7 @@ def test_explanations_have_a_page_without_access_to_the_server(client, summarize
     paths = [told(ask(client, text))[-1]["page"] for text in ("w1 w2", "w3 <b>w4</b>", TEXT)]
     assert len({*paths}) == 3 and all(len(path) > 30 for path in paths), "nobody can guess them"
     pages = [client.get(path) for path in paths]
-    assert [page.status_code for page in pages] == [404, 200, 200] and "no longer kept" in pages[0].text
+    assert [page.status_code for page in pages] == [404, 200, 200] and "no longer stored" in pages[0].text
     assert pages[2].text == summarizer.explain(TEXT).to_html()
     assert pages[1].headers["content-security-policy"] == "sandbox allow-scripts; frame-ancestors 'none'"
     assert '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'' in pages[1].text

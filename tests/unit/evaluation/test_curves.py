@@ -200,7 +200,7 @@ def test_the_same_log_gives_the_same_file(tmp_path, capsys):
         (["{}/missing"], "missing: no such file or folder"),
         (["{}"], "no train.log or hydra_train.log in this folder"),
         (["{}/empty"], "empty: empty"),
-        (["{}/other"], "no figures of training in it: is it a log of fairseq-train"),
+        (["{}/other"], "no training figures in it: is it a log of fairseq-train"),
         (["{}/empty", "{}/other"], "none of the 2 logs contains training figures"),
         (["{}/good", "{}/good"], "good is given twice"),
         (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose from loss, lr, wps'),

@@ -313,7 +313,7 @@ def test_command_names_wrong_lines_and_goes_on_only_if_told(tmp_path, capsys):
     command = ["score", "--key", str(tmp_path / "key.json"), *map(str, paths)]
     assert main(command) == 2
     error = capsys.readouterr().err
-    assert error.count("line 2: salience") == 2 and "2 wrong lines; correct them" in error
+    assert error.count("line 2: salience") == 2 and "2 invalid lines; correct them" in error
     assert main([*command, "--skip-malformed"]) == 0
     assert "left-out:2" in capsys.readouterr().out
 

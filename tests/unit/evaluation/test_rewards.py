@@ -156,7 +156,7 @@ def test_rewards_are_found_by_name():
     assert reward_by_name(f"{__name__}:Length")(*texts) == [3.0]
     assert set(REWARDS) == {"rouge1", "rouge2", "rougeL"}
     assert reward_by_name("mine", {"mine": Length})(*texts) == [3.0]
-    with pytest.raises(ValueError, match="choose from rouge1, rouge2, rougeL, mine, or name a class"):
+    with pytest.raises(ValueError, match="choose from rouge1, rouge2, rougeL, mine, or name your own class"):
         reward_by_name("yours", {"mine": Length})
     for wrong, words in (("rouge3", "choose from rouge1"), ("nonesuch:A", "No module"), (f"{__name__}:A", "attribute")):
         with pytest.raises(ValueError, match=f"--rewards {wrong}.*{words}"):

@@ -98,7 +98,9 @@ def test_picked_sentences_are_read_to_the_end(name):
 )
 def test_long_documents_are_pointed_to_the_extractor(name, data, given, expected):
     said = "\n".join(choose(name, data, Machine(1), "etads", given).says)
-    assert ("half of the documents have more than" in said and "--long reads documents whole" in said) == expected
+    assert (
+        "half of the documents have more than" in said and "with --long, documents are read whole" in said
+    ) == expected
 
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):

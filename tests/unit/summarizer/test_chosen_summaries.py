@@ -259,7 +259,7 @@ def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
     shutil.copy(extractor / FILE, run / FILE)
     assert export_command([*command[:2], "--extractor", "none"]) == 2
     said = capsys.readouterr().err
-    assert f"{run / FILE}: this content model needs" in said and "--extractor, or leave the model out" in said
+    assert f"{run / FILE}: this content model needs" in said and "--extractor, or leave the content model out" in said
     (run / FILE).unlink()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

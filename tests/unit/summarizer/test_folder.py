@@ -195,7 +195,7 @@ def test_weights_can_be_shared_only_with_those_that_are_there(folder):
 def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
     assert "no such folder" in refusal(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    assert "it has no config.json; etads-export RUN FOLDER makes one" in refusal(tmp_path / "empty")
+    assert "it has no config.json; create one with etads-export RUN FOLDER" in refusal(tmp_path / "empty")
     path = folder / CONFIG
     for content, words in (
         (b"", "is damaged (Expecting value"),

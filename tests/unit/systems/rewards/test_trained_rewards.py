@@ -122,7 +122,7 @@ def test_validation_needs_no_entailment_model():
         ({"rewards": "entail", "entail_model": "nowhere"}, "nowhere: not an entailment model"),
         ({"rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt has no effect without --rewards rougesal"),
         ({"rewards": "rougesal", "rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt: no such file; choose idf"),
-        ({"rewards": "rouge"}, "choose from rouge1, rouge2, rougeL, rougesal, entail, or name a class"),
+        ({"rewards": "rouge"}, "choose from rouge1, rouge2, rougeL, rougesal, entail, or name your own class"),
     ],
 )
 def test_impossible_options_are_refused(options, words):
