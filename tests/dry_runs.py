@@ -82,7 +82,8 @@ def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProc
     """Run a script in a folder with all its inputs; returns the process and the calls of commands."""
     (stubs / "log").write_text("")
     provide(stubs, words)
-    environment = {**os.environ, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    inherited = {name: value for name, value in os.environ.items() if name != "ETADS_VENV"}  # it comes before PATH
+    environment = {**inherited, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}
     result = subprocess.run(
         words, cwd=stubs, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -224,7 +224,7 @@ def test_each_option_changes_the_output(option):
         ({"bridge": "zero"}, "--sentence-selector does not go with --bridge zero"),
         (
             {"encoder": "conv", "bridge": "zero"},
-            "--hierarchical-attention does not go with --encoder conv: it",
+            "--hierarchical-attention does not go with --encoder conv: this attention needs",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
         ({"encoder_layers": 2}, "--encoder-layers 2 does not go with --encoder conv"),
         (
             {"hierarchical_attention": True},
-            "--hierarchical-attention does not go with --encoder conv: it",
+            "--hierarchical-attention does not go with --encoder conv: this attention needs",
         ),
         ({"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
         ({"encoder": "rnn"}, "--rnn-cell elman works only in decoders: give --encoder conv, or choose gru or lstm"),

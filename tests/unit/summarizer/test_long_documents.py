@@ -161,7 +161,7 @@ def test_records_and_explanations_show_what_was_picked(summarizer):
     for token in explanation.source[:-1]:
         assert LONG[token.start : token.end].lower() == token.text
     shown = Page(explanation.to_html())
-    assert f"each of the {summary.picked.total:,} sentences" in shown.text["section"]
+    assert f"a probability for the {summary.picked.total:,} sentences of the document" in shown.text["section"]
     for picked in summary.picked.sentences:
         assert picked.text in shown.text["table"] and f"{picked.probability:.2f}" in shown.text["table"]
     unread = [a for tag, a in shown.elements if a.get("class") == "unread"]
@@ -221,7 +221,7 @@ def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
     (run / "shortened").mkdir()
     own = (tmp_path / "extractor").rename(run / "shortened" / "extractor")
     assert export_command([str(run), str(tmp_path / "b")]) == 0
-    assert f"including the extractor of this run, {own}:" in capsys.readouterr().out
+    assert f"including the extractor of this run, {own}," in capsys.readouterr().out
     assert Summarizer.load(tmp_path / "b", "cpu").picks_sentences
     assert export_command([str(run), str(tmp_path / "c"), "--extractor", "none"]) == 2
     assert "name its run with --extractor" in capsys.readouterr().err
