@@ -256,7 +256,7 @@ RECURRENTS = {
     "closed_book_decoder": [
         {"closed_book_decoder": True},
         {"closed_book_decoder": True, "rnn_cell": "lstm", "bridge": "relu", "pointer": "soft"},
-        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "--large-vocabulary-trick 20: its softmax"),
+        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "--large-vocabulary-trick 20: this decoder"),
     ],
     "closed_book_cut": [
         {"closed_book_decoder": True, "closed_book_cut": True},
@@ -285,10 +285,10 @@ CONVOLUTIONS = {
     "dropout": [{"dropout": 0.3}, ({"dropout": 1.0}, "--dropout 1.0: choose a probability")],
     "encoder_embed_dim": [
         {"encoder_embed_dim": 9, "decoder_embed_dim": 9},
-        ({"encoder_embed_dim": 9}, "--encoder-embed-dim 9 and --decoder-embed-dim 12: attention compares vectors"),
+        ({"encoder_embed_dim": 9}, "--encoder-embed-dim 9 and --decoder-embed-dim 12: the widths must be equal"),
         ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: choose 1 or more"),
     ],
-    "decoder_embed_dim": [({"decoder_embed_dim": 9}, "--encoder-embed-dim 12 and --decoder-embed-dim 9: attention")],
+    "decoder_embed_dim": [({"decoder_embed_dim": 9}, "--encoder-embed-dim 12 and --decoder-embed-dim 9: the widths")],
     "encoder_embed_path": [({"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file')],
     "decoder_embed_path": [({"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file')],
     "encoder_layers": [{"encoder_layers": "[(8, 5)]"}, ({"encoder_layers": "3"}, '--encoder-layers "3": choose convo')],
@@ -303,7 +303,7 @@ CONVOLUTIONS = {
     ],
     "share_input_output_embed": [
         {"share_input_output_embed": True, "decoder_out_embed_dim": 12},
-        ({"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim 12"),
+        ({"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim is 12"),
     ],
     "max_source_positions": [
         {"max_source_positions": 401},

@@ -69,7 +69,7 @@ def test_weights_of_other_data_are_refused_in_words():
     task = recurrent_task()
     model = recurrent("feats_lvt2k", task)
     state = model.state_dict()
-    with pytest.raises(ValueError, match=r"trained with the source factors idf \(10 values\).*DATA gives \(none\)"):
+    with pytest.raises(ValueError, match=r"trained with the source factors idf \(10 values\).*DATA has \(none\)"):
         recurrent("words_lvt2k").load_state_dict(state)
     state["encoder.embed_tokens.weight"] = torch.zeros(9, 3)
     with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.* 9:"):
