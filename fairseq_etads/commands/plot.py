@@ -51,7 +51,7 @@ examples:
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Name each run in the legend after the shortest end of its path that is unique."""
+    """Label each run in the legend with the shortest unique suffix of its path."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]

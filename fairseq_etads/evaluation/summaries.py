@@ -51,7 +51,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 @functools.cache
 def _untrained_punkt() -> Any:
     """Return a splitter with only the rules of Punkt, without a trained model."""
-    # Do not import this part of nltk above, because its import takes a quarter of a second.
+    # imported here, not at module level, because the import takes a quarter of a second
     with deferred(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 

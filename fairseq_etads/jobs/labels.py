@@ -180,7 +180,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     Args:
         folder: folder with binarised data.
         limit: maximum number of tokens read per document.
-        out: folder for SPLIT.source, with sentences of documents, and SPLIT.target, with sentences of summaries.
+        out: folder for SPLIT.source (document sentences) and SPLIT.target (summary sentences).
         jobs: number of processes.
 
     Returns:

@@ -23,10 +23,10 @@ def score_subset(
     """Return the likelihoods of a split's references, and whether they were newly computed.
 
     Args:
-        checkpoint: path of a checkpoint of fairseq-train.
+        checkpoint: path to a checkpoint saved by fairseq-train.
         data: folder with the binarised data; None for the data used for training.
-        path: file of the likelihoods.
-        max_tokens: source tokens per batch.
+        path: file with the likelihoods; written if they are newly computed.
+        max_tokens: maximum number of source tokens per batch.
 
     Raises:
         InputError: the checkpoint or the data cannot be read, or do not belong together.

@@ -75,7 +75,7 @@ class Settings:
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
-        """Return the settings as JSON types."""
+        """Return the settings as values that JSON supports."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 

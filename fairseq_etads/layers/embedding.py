@@ -46,7 +46,7 @@ class VocabularyEmbedding(nn.Embedding):
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the
-        # initialisation, but takes a second to import.
+        # initialisation, but its first use imports modules for a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight

@@ -75,8 +75,8 @@ class FocalNetwork(nn.Module):
         num_heads: H, the number of heads, each with its own slice of u and its own vectors U_c and U_d.
         center: one of ``CENTERS``.
         initial_scope: initial scope of each head; see ``SCOPES_HELP``.
-        strength: one of ``STRENGTHS``. "learned" adds a factor of the bias for each head, ``strength`` (H,), which is
-            initialised to 0 (plain attention).
+        strength: one of ``STRENGTHS``. "learned" multiplies the bias by a learned factor per head, ``strength`` (H,),
+            which is initialised to 0 (plain attention).
     """
 
     initial_scopes: Tensor

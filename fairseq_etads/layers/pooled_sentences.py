@@ -83,8 +83,8 @@ class SentenceFeatures(nn.Module):
         def per_sentence(values: Tensor) -> Tensor:
             return values.new_zeros(batch * count).scatter_add(0, place, values).view(batch, count)
 
-        mass = weight * in_document  # (D,), the vectors of documents
-        here = weight[word] * in_sentence  # (P,), the vectors of sentences
+        mass = weight * in_document  # (D,), the document vectors
+        here = weight[word] * in_sentence  # (P,), the sentence vectors
         of_row = mass.new_zeros(batch).scatter_add(0, different // span, mass**2)  # (B,)
         length = (per_sentence(here**2) * of_row[:, None]).sqrt()
         cosine = per_sentence(here * mass[word]) / length.clamp(min=1e-6)

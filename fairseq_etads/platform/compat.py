@@ -156,7 +156,7 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # Errors of many classes are possible, as in _weights_only. A checkpoint with an error is never recommended.
+    # Many types of exception can be raised, as in _weights_only. A checkpoint with an error is never recommended.
     except Exception:
         return -1, False
 

@@ -151,7 +151,7 @@ def flags(present: Mapping[str, Any]) -> Set[str]:
 def is_on(value: Any) -> bool:
     """Tell whether an option with this value is on; fairseq's --diverse-beam-groups is -1 if off."""
     plain = _plain(value)
-    # An unresolved interpolation of omegaconf refers to an option in another part of the configuration.
+    # An unresolved OmegaConf interpolation refers to an option in another part of the configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
 
 

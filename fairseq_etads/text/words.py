@@ -152,8 +152,8 @@ class MosesWords:
 class TreebankWords:
     """Words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
-    The words are those from nltk's ``NLTKWordTokenizer`` after typographic quotes, dashes and dots have been replaced
-    by ASCII characters. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
+    nltk's ``NLTKWordTokenizer`` splits the text after typographic quotes, dashes and ellipses have been replaced by
+    ASCII characters. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
 
     nltk's rules hardly look across white space, so the words of each chunk between white space are cached. Only the
     last chunk of a sentence is treated differently, because its full stop is split off.
@@ -232,7 +232,7 @@ class TreebankWords:
 
 
 class Characters:
-    """Single characters for Chinese, Japanese and Korean; sequences of other letters or digits stay together."""
+    """Split Chinese, Japanese and Korean into single characters; runs of other letters or digits stay together."""
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")

@@ -1,4 +1,4 @@
-"""Scores for the quality of a selector, computed from numbers of units per bin of logits."""
+"""Scores for the quality of a selector, computed from the number of units in each bin of logits."""
 
 import math
 from typing import Any, List, Tuple

@@ -31,7 +31,7 @@ def architectures(extract: bool = False) -> List[str]:
     """List the architectures of this project that a model folder supports because they write summaries.
 
     Args:
-        extract: whether to list extractors instead, which compute probabilities of sentences.
+        extract: whether to list extractors (models that compute sentence probabilities) instead.
     """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
