@@ -59,8 +59,8 @@ CODE = re.compile(
     r"|\b\w+(?:, \w+)*:(?= )|\"[A-Z][^\"]{20,}\""  # arguments in a docstring, titles
 )
 NOT_PROSE = re.compile(
-    r"outside lower center|attention beside these|pipeline_tag: summarization"  # names from matplotlib, a checkpoint and the Hub
-    r"|no room in any split|[^ ]*\|[^ ]*"  # names from report.json, regular expressions
+    r"outside lower center|attention beside these|pipeline_tag: summarization"  # matplotlib, a checkpoint, the Hub
+    r"|no room in any split|[^ ]*\|[^ ]*"  # report.json, regular expressions
 )
 """Strings of a few words that only programs read, such as regular expressions."""
 WORDS = re.compile(r"[A-Za-z]{2,}")

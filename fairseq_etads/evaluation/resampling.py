@@ -75,8 +75,8 @@ def compare_pairs(
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) from a paired bootstrap, and
         two two-sided p-values (...). "p_bootstrap" is the share of bootstrap differences at least as far from the
         observed difference as the observed difference is from 0 (Efron and Tibshirani 1993, section 16.4).
-        "p_randomisation" is the share of random swaps of the two systems' scores that give a difference at least as large
-        as the observed one (Noreen 1989; Riezler and Maxwell 2005).
+        "p_randomisation" is the share of random swaps of the two systems' scores that give a difference at least as
+        large as the observed one (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
     n = len(pairs)
