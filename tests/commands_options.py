@@ -355,7 +355,7 @@ DECODING = {
     "allow_unk": "--allow-unk --unkpen -30",
     "replace_unknown": "--allow-unk --unkpen -30 :: --replace-unknown",
     "unkpen": "--unkpen 5 !! --unkpen",
-    "infer_dtype": "--infer-dtype bf16",
+    "infer_dtype": "--infer-dtype int8",  # x86 processors without AVX-512 have no bfloat16
     "shortlist": "--shortlist !! shortlist",
     "choose": "--choose none",
     "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",

@@ -16,8 +16,6 @@ import pytest
 from commands_options import ENTRIES, INPUTS, NEEDED, Entry
 from documented import parser_of, project_commands
 
-from fairseq_etads.search import inference
-
 TESTS = Path(__file__).parents[2]
 RECORDS = ("report.json", "prepare.json", "SHA256SUMS", "preprocess.log", "options.json", "complete")
 """Names of files that record the options, and so would differ for an option that is ignored."""
@@ -77,7 +75,6 @@ def run(tmp_path, monkeypatch, capsys):
             (folder / "in" / file).parent.mkdir(exist_ok=True)
             (folder / "in" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         monkeypatch.chdir(folder)
-        inference._say.cache_clear()  # a message is logged once per process
         program, *subcommand = name.split()
         for line in make or ():
             other, *arguments = shlex.split(line)
