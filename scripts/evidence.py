@@ -204,7 +204,7 @@ def write_extracts(args: argparse.Namespace) -> None:
 
 
 def choose(args: argparse.Namespace) -> None:
-    """Score extracts from the validation documents, and store the scores and the best kind of extract for each method."""
+    """Score extracts from the validation documents, and store the scores and each method's best kind of extract."""
     documents, references = read_text(args.text, "valid")
     found = {}
     for kind in args.kinds:

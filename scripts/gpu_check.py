@@ -54,7 +54,7 @@ FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu. Return the number of tests with each outcome, the names of failed tests, and the recorded figures."""
+    """Run tests/gpu. Return the number of tests per outcome, the names of failed tests and the recorded figures."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
