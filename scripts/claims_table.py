@@ -1,4 +1,4 @@
-"""Table of all claims in the papers, each with a verdict, an answer from records, or the trainings required for a
+"""Table of all claims in the papers, each with a verdict, an answer from records, or the training runs required for a
 verdict.
 
 scripts/results_page.py inserts the table into docs/results.md.
@@ -25,7 +25,7 @@ class Answers(NamedTuple):
     Attributes:
         systems: records of each system on a corpus.
         verdicts: "FIRST minus SECOND" -> difference and verdict on this corpus.
-        deviation: standard deviation between seeds of a system's mean ROUGE on this corpus.
+        deviation: standard deviation of mean ROUGE between seeds of the same system, on this corpus.
         benchmarks: folder with the records of the benchmarks.
     """
 

@@ -204,13 +204,13 @@ def read_records(folder: Path) -> Records:
 
 
 def scores_of(records: Sequence[Record]) -> np.ndarray:
-    """Return ROUGE-1, 2 and L and their mean (trainings, documents, 4)."""
+    """Return ROUGE-1, 2 and L and their mean (runs, documents, 4)."""
     scores = np.array([[record["f1"][metric] for metric in METRICS] for record in records]).transpose(0, 2, 1)
     return np.concatenate([scores, scores.mean(axis=2, keepdims=True)], axis=2)
 
 
 def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
-    """Return the mean log-likelihood per word (trainings, documents, 1)."""
+    """Return the mean log-likelihood per word (runs, documents, 1)."""
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
@@ -232,7 +232,7 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Compare the columns of two arrays (trainings, documents, columns), with or without the variance between training
+    """Compare the columns of two arrays (runs, documents, columns), with or without the variance between training
     runs.
     """
     if with_trainings:

@@ -145,7 +145,7 @@ def all_sentences() -> Dict[str, List[Piece]]:
 
 
 def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
-    """Draw ``number`` pieces without repetition, with nearly equal numbers of each kind of sentence."""
+    """Draw ``number`` pieces without repetition, about the same number of each kind."""
     draw = random.Random(seed)
     if of_names:
         return draw.sample(list(names()), number)

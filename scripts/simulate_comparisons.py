@@ -42,11 +42,11 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     for records in systems.values():
         if len(records) < 3:
             continue
-        scores = scores_of(records)[:, :, 3]  # (trainings, documents)
+        scores = scores_of(records)[:, :, 3]  # (runs, documents)
         number = len(scores)
         rest = scores - scores.mean(axis=1, keepdims=True)
         rest = (rest - rest.mean(axis=0)) * np.sqrt(number / (number - 1))
-        means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (trainings, families)
+        means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (runs, families)
         left.append((rest**2).mean())
         large = count > 1
         if large.any():  # for a family of m documents, the variance of the mean is family + document / m
@@ -69,7 +69,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
 def draw(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
-    """Draw the scores (trainings, documents, 1) of a system, without the documents' difficulty, which both systems
+    """Draw the scores (runs, documents, 1) of a system, without the documents' difficulty, which both systems
     share.
     """
     ways = rng.normal(scale=sizes["system"], size=len(families))

@@ -208,7 +208,7 @@ def read(path: Path) -> List[Dict[str, Any]]:
 
 
 def key_of(record: Dict[str, Any]) -> Tuple[str, str, int]:
-    """Return the task, the system and the seed of a record."""
+    """Return a record's task, system and seed."""
     return record["task"], record["system"], record["seed"]
 
 

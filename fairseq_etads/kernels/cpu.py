@@ -105,7 +105,7 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
         levels: number of quantisation steps on either side of zero.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch's wrapper checks the arguments in Python, which costs a quarter of the time of a small product
+    # torch's wrapper checks the arguments in Python. For a small product, these checks take a quarter of the time.
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result

@@ -66,7 +66,7 @@ class SummarizationTask(FairseqTask):
         data_checks: the object that compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
         trained_by: the criterion of a model that selects words or sentences; None for other models.
-        summary_lengths: percentiles of the lengths of the truncated training summaries; None if unknown.
+        summary_lengths: length percentiles of the truncated training summaries; None if unknown.
         extra_updates: the updates for --auxiliary-task between summarisation updates; None without this option.
 
     Raises:
