@@ -46,7 +46,7 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Return whether this is an x86 processor with one of these AVX-512-era instruction sets, which torch may use.
+    """Return whether this x86 processor has one of the instruction sets in ``names``, and torch may use AVX-512.
 
     Args:
         names: names of functions in ``torch.cpu``; they differ between versions of torch.

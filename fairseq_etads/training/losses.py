@@ -160,7 +160,7 @@ class LossChecks:
             skip_overflow: whether updates with losses that are not finite are skipped; see :func:`check_finite`.
 
         Raises:
-            NonFiniteLossError: the loss is invalid; the error may be raised by a later call before the update.
+            NonFiniteLossError: the loss is invalid. On a GPU, a later call may raise the error.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _looks_for_nan(model):

@@ -169,7 +169,7 @@ class ValidationSummaries:
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # the decoder recognises the unknown word by this name only
+        else:  # the decoder recognises only this name of the unknown word
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
