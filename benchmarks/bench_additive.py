@@ -49,7 +49,7 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Measure the seconds of each run of the named functions. Each function returns a tensor to differentiate."""
+    """Measure the seconds per run for each named function. Each function returns a tensor to differentiate."""
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():

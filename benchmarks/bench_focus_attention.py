@@ -52,7 +52,7 @@ FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": 
 
 
 def times(batch, heads, length, width, runs):
-    """Measure the seconds of each run of each form; the forms alternate."""
+    """Measure the seconds per run for each form. The forms alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
     inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
@@ -82,7 +82,7 @@ def errors(length, scope, heads=8, width=64):
 
 
 def split_tf32(a, b):
-    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels of NVIDIA GPUs since Ampere."""
+    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels on NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
         high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

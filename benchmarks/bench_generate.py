@@ -97,7 +97,7 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """Create a table of lists with the same lengths and overlaps as for real text.
+    """Create a shortlist table with lists of the same lengths and overlaps as for real text.
 
     All lists contain the FREQUENT words. In addition to these and the document's own words, a list contains words from
     a pool, which simulates words that are associated with many documents.
@@ -177,7 +177,7 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """Collate documents (B, S) to a batch in the same form as a data set."""
+    """Collate documents (B, S) into a batch in the same format as a data set's batches."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
@@ -205,7 +205,7 @@ class System(Peer):
     """One system in a separate process. The first line of its output is ``about``; afterwards, it receives requests for
     times.
 
-    In the same process, systems would disturb each other. With CTranslate2's threads in addition to torch's, the OpenMP
+    In the same process, systems would disturb each other. If CTranslate2 and torch both start threads, the OpenMP
     runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small operations would
     then take twice as long.
     """
@@ -235,7 +235,7 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Describe a system, except for its speed. The first search is a warm-up."""
+    """Return a description of a system, without its speed. The first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
@@ -246,7 +246,7 @@ def describe(system, run, source, args):
 
 
 def speeds(peers, count, at_once, runs):
-    """Measure the documents per second of each system in each run. The systems alternate."""
+    """Measure each system's documents per second in each run. The systems alternate."""
     measured = {name: [] for name in peers}
     for _ in range(runs):
         for name, peer in peers.items():
@@ -255,7 +255,7 @@ def speeds(peers, count, at_once, runs):
 
 
 def medians(measured):
-    """Return the median documents per second of each system, with each peer at its better setting."""
+    """Return each system's median documents per second, with the better setting for each peer."""
     found = {name: round(statistics.median(values), 3) for name, values in measured.items()}
     for name in list(found):
         other = found.pop(name) if name.endswith(LIMITED) else 0
@@ -296,11 +296,11 @@ def check_as_commanded(profiled):
 
 
 def peak_memory(run, source):
-    """Measure the memory, in megabytes, of a process with one system: before its first search, and the peak during this
-    search.
+    """Measure the memory of a process with one system, in megabytes, before the first search and at its peak during
+    this search.
     """
     before = resident("VmRSS")
-    # resets the peak, which excludes the memory required for loading
+    # resets the peak, to exclude the memory required for loading
     Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}

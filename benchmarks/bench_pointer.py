@@ -42,7 +42,7 @@ VARIANTS = {
 
 
 class Size(NamedTuple):
-    """Numbers of documents, tokens per document, tokens per summary and known words, and options of the model."""
+    """Numbers of documents, tokens per document, tokens per summary and known words, and options for the model."""
 
     documents: int
     source: int
@@ -82,7 +82,7 @@ def make_sample(size, tail):
 
 
 def time_steps(size, runs):
-    """Measure the seconds of each step of each variant, except the first step."""
+    """Measure the seconds of each step for each variant, without the first step."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
     systems = {}
@@ -122,7 +122,7 @@ def describe(size, seconds):
 
 
 def time_batch_vocab():
-    """Measure the median time for collecting the vocabulary of a batch, in seconds."""
+    """Measure the median time for collecting a batch's vocabulary, in seconds."""
     source = make_sample(SIZES["paper"], 10000)["net_input"]["src_tokens"]
     seconds = []
     for _ in range(50):

@@ -121,12 +121,14 @@ def processor_time(folder, count):
     read_seconds = time.process_time() - started
     tokenise(folder / "one", folder / "one-tokens", 1)
     both = time.process_time() - started
-    total = count + 200  # includes valid and test
+    total = count + 200  # includes the valid and test splits
     return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
 
 
 def tokenisers(documents, runs):
-    """Measure milliseconds per document as medians of interleaved runs. "first" is the first run, with empty caches."""
+    """Measure the milliseconds per document, as medians over interleaved runs. "first" is the first run, with empty
+    caches.
+    """
     treebank, moses = TreebankWords(), MosesWords()
     forms = {
         "ptb (nltk's rules, remembered)": treebank.encode,

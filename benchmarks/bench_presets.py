@@ -75,7 +75,7 @@ class System:
 
 
 def seconds(archs, args):
-    """Measure the median CPU seconds of a training step and of a search for a batch with each preset. The presets
+    """Measure the median CPU seconds of a training step and of a search, for one batch with each preset. The presets
     alternate.
     """
     systems = {arch: System(arch, args) for arch in archs}
@@ -91,7 +91,7 @@ def seconds(archs, args):
 
 
 def measure(args):
-    """Create the report as JSON types, including the rows of other presets in --output."""
+    """Create the report as JSON types, including the existing rows for other presets in --output."""
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():

@@ -74,7 +74,7 @@ def batches(training, args):
 
 
 def seconds(trainings, samples):
-    """Measure CPU seconds per batch for each kind of step, without the first batch. The kinds alternate."""
+    """Measure the CPU seconds per batch for each kind of step, leaving out the first batch. The kinds alternate."""
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
         for step, training in trainings.items():

@@ -45,7 +45,7 @@ def trained(work, steps):
 
 
 def batches(data, checkpoint, documents):
-    """Load the task, the model, and the first documents of the test split in batches."""
+    """Load the task, the model, and the first documents in the test split as batches."""
     cfg = SummarizationConfig(data=str(data))
     cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
     task = SummarizationTask.setup_task(cfg)

@@ -54,7 +54,7 @@ COMMON = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
     *("--dropout", "0.2", "--max-tokens", "4096", "--cpu", "--max-update", "1000"),
 ]
-OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have the sizes in their papers
+OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # the other families use the sizes in their papers
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),

@@ -1,4 +1,4 @@
-"""Create one table of bench_generate.py's results on several processors."""
+"""Create a table with bench_generate.py's results on several processors."""
 
 import json
 import re

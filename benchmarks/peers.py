@@ -6,7 +6,7 @@ import sys
 
 
 class Peer:
-    """Python script in another process that answers each line of JSON with a line of JSON.
+    """Python script in another process, which answers each JSON line with a JSON line.
 
     Args:
         script, *arguments: Python script and its arguments.

@@ -34,7 +34,7 @@ def write_record(path, report, args, **json_options):
 
 
 def circumstances(args):
-    """Return the commit, date, load, processor, options, versions of peers and environment of this run."""
+    """Return this run's commit, date, load, processor, options, peer versions and environment."""
     settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
     return {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
@@ -51,7 +51,7 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems that were measured alternately: medians, and the ratio of each system to the first system.
+    """Compare systems that were measured alternately, by medians and by ratios to the first system.
 
     Args:
         values: name of a system -> one figure per run.

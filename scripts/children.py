@@ -25,7 +25,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
     """Start a command that is terminated when this process ends, even if it is killed.
 
     Args:
-        held: file descriptors of locks that the command inherits, so that each lock lasts as long as the command.
+        held: file descriptors of locks. The command inherits them, so that each lock lasts as long as the command.
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
@@ -42,7 +42,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 def _terminate_with(parent: int, prctl: Any) -> None:
     """Let Linux terminate this process, and the command with which it is replaced, when its parent ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # the parent may have ended before the call of prctl
+    if os.getppid() != parent:  # the parent may have ended before prctl was called
         os._exit(128 + signal.SIGTERM)
 
 
@@ -69,7 +69,7 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     """Run a command and wait for it. Signals to end this process are forwarded to the command.
 
     Returns:
-        exit status of the command, or 128 plus the number of the signal that ended the command or this process.
+        exit status of the command, or 128 plus the number of the signal that terminated the command or this process.
     """
     ended_by = 0
     child = start(command, held, **options)

@@ -1,4 +1,4 @@
-"""Table of all claims in the papers, each with a verdict, an answer from records, or the trainings required for a
+"""Table of all claims in the papers, each with a verdict, an answer from records, or the training runs required for a
 verdict.
 
 scripts/results_page.py inserts the table into docs/results.md.
@@ -20,12 +20,12 @@ MOST = 200
 
 
 class Answers(NamedTuple):
-    """Sources of an answer.
+    """Data from which the answer to a claim is derived.
 
     Attributes:
-        systems: records of a corpus for each system.
+        systems: records of each system on a corpus.
         verdicts: "FIRST minus SECOND" -> difference and verdict on this corpus.
-        deviation: standard deviation of a system's mean ROUGE between seeds, on this corpus.
+        deviation: standard deviation of mean ROUGE between seeds of the same system, on this corpus.
         benchmarks: folder with the records of the benchmarks.
     """
 
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     Attributes:
         published: difference in mean ROUGE, if the paper reports one.
         answer: function that derives the answer from records.
-        needs: what is missing for an answer, if there are no records.
+        needs: description of what is missing for an answer, if there are no records.
     """
 
     paper: str
@@ -57,13 +57,13 @@ class Row(NamedTuple):
 
 
 def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
-    """Compute the mean of a figure over the trainings of a system; None without trainings."""
+    """Compute the mean of a figure over a system's training runs; None without runs."""
     records = systems.get(system)
     return float(np.mean([figure(record) for record in records])) if records else None
 
 
 def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
-    """Format differences between figures of two systems, first minus second, as "+1.2 / -0.3 (3, 1 trainings)"."""
+    """Format differences between two systems' figures, first minus second, as "+1.2 / -0.3 (3, 1 trainings)"."""
     values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
     if any(value is None for pair in values for value in pair):
         return None
@@ -72,12 +72,12 @@ def changes(systems: Records, first: str, second: str, figures: Sequence[Callabl
 
 
 def rouge(part: str, metric: str) -> Callable[[Record], float]:
-    """Return a function for the "f1", "precision" or "recall" of a metric."""
+    """Return a function that reads the "f1", "precision" or "recall" of a metric."""
     return lambda record: float(record["rouge"]["scores"][metric][part])
 
 
 def analysed(name: str) -> Callable[[Record], float]:
-    """Return a function for a figure of etads-analyse."""
+    """Return a function that reads a figure reported by etads-analyse."""
     return lambda record: float(record["analysis"][name] or 0)
 
 
@@ -90,7 +90,7 @@ def verdict(first: str, second: str) -> Answer:
 
 
 def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
-    """Answer with differences between figures of two systems."""
+    """Answer with differences between two systems' figures."""
 
     def answer(answers: Answers) -> Optional[str]:
         found = changes(answers.systems, first, second, figures)
@@ -100,7 +100,7 @@ def differences(first: str, second: str, *figures: Callable[[Record], float], wh
 
 
 def gains_by_metric(answers: Answers) -> Optional[str]:
-    """Answer with the gains of focus and saliency in ROUGE-1, 2 and L."""
+    """Answer with the gains in ROUGE-1, 2 and L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
         gain = changes(
@@ -113,7 +113,7 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
 
 
 def repeats(answers: Answers) -> Optional[str]:
-    """Answer with the percentages of repeated bigrams and trigrams of etads."""
+    """Answer with the percentages of repeated bigrams and trigrams in summaries by etads."""
     found = [mean_of(answers.systems, "etads", analysed(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
         return None
@@ -146,7 +146,7 @@ def trick(answers: Answers) -> Optional[str]:
 
 
 def nothing(answers: Answers) -> Optional[str]:
-    """No records."""
+    """Return None, because there are no records."""
     return None
 
 
@@ -231,7 +231,7 @@ def mean_rouge(record: Record) -> float:
 
 
 def against_lead(answers: Answers, system: str) -> Optional[str]:
-    """Compute the difference in mean ROUGE between a system and the best recorded lead."""
+    """Compute the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
     value = mean_of(answers.systems, system, mean_rouge)
     if value is None or not leads:
@@ -241,7 +241,7 @@ def against_lead(answers: Answers, system: str) -> Optional[str]:
 
 
 def cost(row: Row, deviation: float) -> str:
-    """Compute the number of trainings per side that would detect the published size with 80 % power, uncorrected and
+    """Compute the training runs per system needed to detect the published difference with 80 % power, uncorrected and
     corrected.
     """
     if not row.published:
@@ -255,7 +255,7 @@ def cost(row: Row, deviation: float) -> str:
 
 
 def cell(row: Row, answers: Answers) -> str:
-    """Return the answer or, without an answer, the number of trainings required for a verdict."""
+    """Return the answer or, if there is none, the number of training runs required for a verdict."""
     found = row.answer(answers)
     needed = cost(row, answers.deviation)
     if found is None:
@@ -265,13 +265,13 @@ def cell(row: Row, answers: Answers) -> str:
 
 
 def rows_of(corpora: Dict[str, Answers]) -> Iterator[List[str]]:
-    """Return the cells of all claims, with a column for each corpus."""
+    """Return the table cells for all claims, with a column for each corpus."""
     for row in ROWS:
         published = "" if row.published is None else f"{row.published:+.2f}"
         yield [row.paper, row.claim, row.where, published, *(cell(row, answers) for answers in corpora.values())]
 
 
 def deviation_of(systems: Records, means: Callable[[List[Record]], np.ndarray], seeds: int) -> float:
-    """Compute the standard deviation of mean ROUGE between seeds, pooled over systems with enough trainings."""
+    """Compute the standard deviation of mean ROUGE between seeds, pooled over systems with enough training runs."""
     variances = [means(records).var(ddof=1) for records in systems.values() if len(records) >= seeds]
     return float(np.sqrt(np.mean(variances))) if variances else float("nan")

@@ -43,7 +43,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the pages from outside docs/."""
+    """Add the pages that are outside docs/."""
     for path, page in ELSEWHERE.items():
         content = (ROOT / path).read_text(encoding="utf-8")
         text = notebook_page(json.loads(content)) if path.endswith(".ipynb") else content
@@ -93,7 +93,7 @@ def notebook_page(notebook: dict) -> str:
 
 
 def api_pages() -> dict:
-    """Create a page for each folder of modules: page -> text, into which mkdocstrings inserts the docstrings."""
+    """Create a page for each folder of modules: page -> text. mkdocstrings inserts the docstrings into the text."""
     pages = {}
     for package, root in PACKAGES.items():
         for folder in [root, *sorted(path.parent for path in root.glob("*/**/__init__.py"))]:
@@ -108,7 +108,7 @@ class Roles(griffe.Extension):
     """Converter of Sphinx roles in docstrings (``:func:`rouge```) to MkDocs links."""
 
     def on_package(self, *, pkg, **_):
-        """Convert the docstrings of a package after it has been read."""
+        """Convert the docstrings of a package after the package has been read."""
         self._change(pkg)
 
     def _change(self, obj):

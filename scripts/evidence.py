@@ -57,7 +57,7 @@ def training_command(run: Path) -> str:
 
 
 def parameters(log: Path) -> int:
-    """Read the number of parameters from the log of a training."""
+    """Read the number of parameters from a training log."""
     found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise ValueError(f"{log}: no number of parameters in fairseq-train's log")
@@ -65,8 +65,8 @@ def parameters(log: Path) -> int:
 
 
 def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
-    """Map each figure of a mechanism to its values after the first step, after a tenth of the training, after two
-    tenths ...
+    """Map each figure of a mechanism to its values after the first step, after a tenth of training, after two tenths
+    ...
     """
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
@@ -83,7 +83,7 @@ def git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """Return the name of the processor and its widest instructions."""
+    """Return the name of the processor and its widest vector instructions."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     name = re.search(r"model name\s*: (.+)", text)
@@ -92,7 +92,7 @@ def processor() -> str:
 
 
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
-    """Return the part of a record that is specific to trained systems."""
+    """Return the fields of a record that only trained systems have."""
     path = find_log(str(run))
     log, file = read_log(path), likelihood_file(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
@@ -113,7 +113,9 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
 
 
 def record(args: argparse.Namespace) -> None:
-    """Write the record of a run, which contains rouge.json, scores.jsonl, analysis.json and maybe attention.json."""
+    """Write the record of a run from its files rouge.json, scores.jsonl, analysis.json and, if it exists,
+    attention.json.
+    """
     run = args.run
     rouge = read_json(run / "rouge.json")
     lines = [json.loads(line) for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -149,7 +151,7 @@ EXTRACT = re.compile(r"(?:(lead|oracle|textrank|lexrank)-(\d+)|(lead|textrank|le
 
 
 def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
-    """Yield an extract of each document: its beginning, its most central sentences, or the sentences that match its
+    """Yield an extract from each document: its beginning, its most central sentences, or the sentences that match its
     summary best.
     """
     named = EXTRACT.fullmatch(kind)
@@ -178,7 +180,7 @@ def central_sentences(method: str, limit: int, in_words: bool, sentences: List[s
     from sumy.summarizers.text_rank import TextRankSummarizer
 
     class Words:
-        """Words of a sentence in the form that sumy requires."""
+        """Words of a sentence in the form that sumy expects."""
 
         def to_words(self, text: str) -> Tuple[str, ...]:
             return tuple(re.findall(r"[a-z0-9]+", text.lower()))
@@ -196,13 +198,13 @@ def read_text(folder: Path, split: str) -> List[List[str]]:
 
 
 def write_extracts(args: argparse.Namespace) -> None:
-    """Write an extract of each test document."""
+    """Write an extract from each test document."""
     lines = extracts(args.kind, *read_text(args.text, "test"))
     args.summaries.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def choose(args: argparse.Namespace) -> None:
-    """Score extracts of the validation documents, and store the scores and the best extract of each method."""
+    """Score extracts from the validation documents, and store the scores and each method's best kind of extract."""
     documents, references = read_text(args.text, "valid")
     found = {}
     for kind in args.kinds:
@@ -240,7 +242,8 @@ def words(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Write the best summaries of fairseq's example for the test documents as tokens, in the order of the documents.
+    """Write the best summary that fairseq's example generates for each test document as tokens, in the order of the
+    documents.
 
     As for all systems, this project's search is used, because fairseq's own search does not block n-grams on a CPU.
     """

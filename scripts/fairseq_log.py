@@ -66,11 +66,11 @@ def shorten(text: str) -> str:
 
 
 def reason_of(lines: List[str], status: int, command: List[str]) -> str:
-    """Explain in a sentence why the command failed.
+    """Explain in one sentence why the command failed.
 
     Args:
-        lines: end of the output.
-        status: exit status of the process, or the negative number of the signal that ended it.
+        lines: last lines of the output.
+        status: exit status of the process, or the negative number of the signal that terminated it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -106,10 +106,10 @@ class Watcher:
 
     Args:
         command: command to run.
-        say: function that shows a line; its second argument is true if the next line may replace this line.
-        clock: function that returns the seconds since some fixed time.
-        usual_minutes: time after which a message is shown once, with the remaining time and how to interrupt the
-            command.
+        say: function that shows a line; its second argument is True if the next line may replace this one.
+        clock: function that returns the number of seconds since a fixed time.
+        usual_minutes: time after which a message is shown once; it contains the remaining time and explains how to
+            interrupt it.
         documents: number of documents to summarise, if the command summarises.
     """
 
@@ -184,7 +184,7 @@ class Watcher:
         self.say(f"warning: {shorten(text)}", False)
 
     def _progress(self, text: str) -> None:
-        """Show a line of progress such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
+        """Show a progress line such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
         found = re.search(r'num_updates["=: ]+(\d+)', text)
         if not found:
             return
@@ -256,7 +256,7 @@ class Watcher:
 
 
 class Terminal:
-    """Writer of lines to stderr. On a terminal, the next line replaces a line of progress."""
+    """Writer of lines to stderr. On a terminal, a progress line is replaced by the next line."""
 
     def __init__(self) -> None:
         self.replaces = False
@@ -272,8 +272,8 @@ class Terminal:
 
 
 def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int] = ()) -> int:
-    """Run the command, write its output to ``log`` line by line, and return its exit status or the negative number of a
-    signal.
+    """Run the command, write its output to ``log`` line by line, and return its exit status or a negative signal
+    number.
 
     Args:
         held: file descriptors of locks that the command inherits.
@@ -284,7 +284,9 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
     ended_by = 0
 
     def pass_signal_on(number: int, frame: object) -> None:
-        """Let the command save its state and read its last messages. A second signal ends it immediately."""
+        """Let the command save its state, and read its last messages. A second signal terminates the command
+        immediately.
+        """
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -293,7 +295,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             child.terminate()
 
     children.on_signals(pass_signal_on)
-    # stdout and stderr use separate pipes, so that neither interrupts a line of the other.
+    # stdout and stderr use separate pipes, so that output to one cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -351,7 +353,7 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
         new: whether to replace the existing log.
 
     Returns:
-        exit status, or 128 plus the number of the signal that ended the command.
+        exit status, or 128 plus the number of the signal that terminated the command.
 
     Raises:
         InputError: the log cannot be written, or there is no such command.

@@ -54,7 +54,7 @@ FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu; return the counts of outcomes, the names of failed tests, and the figures recorded by tests."""
+    """Run tests/gpu. Return the number of tests per outcome, the names of failed tests and the recorded figures."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
@@ -108,7 +108,7 @@ def median_ms(step):
 
 
 def megabytes_of(step):
-    """Measure the maximum GPU memory of a call in addition to the initial memory; 0 on a pretended GPU."""
+    """Measure the peak GPU memory of a call in addition to the memory used before; 0 on a simulated GPU."""
     if PRETENDED:
         return 0
     torch.cuda.reset_peak_memory_stats()
@@ -118,7 +118,7 @@ def megabytes_of(step):
 
 
 def training_times(task, name, dtype):
-    """Measure the forward and backward passes of a batch, in milliseconds and megabytes."""
+    """Measure the forward and backward passes for a batch, in milliseconds and megabytes."""
     model, sample = build(name, task).train(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
@@ -154,7 +154,7 @@ def search_times(task, name, dtype):
 
 
 def timings():
-    """Measure the rows of the tables: "what, format" -> model -> milliseconds (or the error) and megabytes."""
+    """Measure the figures in the tables: "what, format" -> model -> milliseconds (or the error) and megabytes."""
     rows, memory = {}, {}
     for what, measure in (("training step", training_times), ("search", search_times)):
         for number_format, dtype in FORMATS.items():

@@ -53,7 +53,7 @@ def fail(message):
 
 
 def selected(name):
-    """Return the path of a test module in the repository, including the test that ``name`` may select."""
+    """Return the path of a test module in the repository, including the selected test if ``name`` contains one."""
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])
@@ -95,7 +95,7 @@ def forget_survivors(module, folder):
 
 
 def mutmut(folder, *arguments, **options):
-    # Modules in PYTHONPATH would be imported instead of the mutants.
+    # Modules on PYTHONPATH would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)

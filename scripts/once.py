@@ -85,7 +85,7 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
         with open(partial, "wb") as file:
             status = children.call(command, held, stdout=file)
         if status:
-            sys.exit(status)  # this exception deletes the partial file
+            sys.exit(status)  # because of this exception, the partial file is deleted
     return 0
 
 

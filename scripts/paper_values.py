@@ -63,7 +63,7 @@ def values(table: Dict[str, Any]) -> Iterator[Value]:
 
 
 def _shown(value: Value) -> str:
-    """The recipe's value of an option, and the paper's value where it is known."""
+    """Return the recipe's value of an option, and the paper's value if it is known."""
     if value.paper is None:
         return f"`{value.option}={value.ours}`"
     if str(value.paper) == str(value.ours):
@@ -72,7 +72,7 @@ def _shown(value: Value) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Deviations and our own choices: for each recipe a list of options with their values and the reason."""
+    """Format deviations and our own choices: for each recipe, a list of options with their values and the reasons."""
     rows: Dict[str, Dict[str, List[str]]] = {}
     for value in values(table):
         if value.why is not None:

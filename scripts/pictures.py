@@ -106,7 +106,7 @@ class Picture:
 
 
 def overview() -> Picture:
-    """Draw the place of each mechanism between a document and its summary."""
+    """Draw where each mechanism acts between a document and its summary."""
     picture = Picture(960, 330, "From a document to its summary, and where each mechanism works")
     picture.text(20, 32, "document", 13, "soft")
     picture.box(20, 42, 150, 218, "paper")
@@ -216,7 +216,7 @@ scripts/quickstart.sh.
 
 
 def pointer() -> Picture:
-    """Draw the mixture of copying and generating with the probabilities of a trained model."""
+    """Draw the mixture of copying and generating, with probabilities from a trained model."""
     picture = Picture(960, 300, "A pointer mixes copying from the document with generating from the vocabulary")
     picture.text(24, 32, "Which word comes after “ruby library for”?", 15, bold=True)
     generating = 1 / (1 + math.exp(-POINTER_STEP["gate"]))

@@ -43,7 +43,7 @@ package; it tests a package that imports the changed package.
 
 
 def seconds() -> Dict[str, float]:
-    """Read the time of each test file, when it runs alone; paths in the repository are the keys."""
+    """Read the time that each test file takes when it runs alone. The keys are paths in the repository."""
     return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
 
 
@@ -67,7 +67,7 @@ def module_name(path: str) -> str:
 
 @functools.cache
 def imports(path: str) -> FrozenSet[str]:
-    """Collect the names of modules and of their members that a file imports."""
+    """Collect the names of the modules, and of their members, that a file imports."""
     found: Set[str] = set()
     package = module_name(path).split(".")
     if not path.endswith("__init__.py"):
@@ -108,10 +108,10 @@ def packages_above(changed: Set[str]) -> Set[str]:
 
 
 def distances(changed: Iterable[str]) -> Dict[str, int]:
-    """Compute the distance of each related unit test from the change."""
+    """Compute the distance between the change and each related unit test."""
     changed = set(changed)
     names = {module_name(path) for path in changed} - {""}
-    # Tests import the package reference and call reference.NAME.
+    # Tests import the package ``reference`` and call ``reference.NAME``.
     names |= {name.split(".")[0] for name in names if name.startswith("reference.")}
     folders, above = {folder_of(path) for path in changed} - {""}, packages_above(changed)
     others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]

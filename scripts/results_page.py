@@ -37,7 +37,7 @@ Records = Dict[str, List[Record]]
 
 
 class Claim(NamedTuple):
-    """Claim of a paper that one system is better than another."""
+    """Claim in a paper that one system is better than another."""
 
     paper: str
     text: str
@@ -204,13 +204,13 @@ def read_records(folder: Path) -> Records:
 
 
 def scores_of(records: Sequence[Record]) -> np.ndarray:
-    """Return ROUGE-1, 2 and L and their mean (trainings, documents, 4)."""
+    """Return ROUGE-1, 2 and L and their mean (runs, documents, 4)."""
     scores = np.array([[record["f1"][metric] for metric in METRICS] for record in records]).transpose(0, 2, 1)
     return np.concatenate([scores, scores.mean(axis=2, keepdims=True)], axis=2)
 
 
 def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
-    """Return the mean log-likelihood per word (trainings, documents, 1)."""
+    """Return the mean log-likelihood per word (runs, documents, 1)."""
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
@@ -220,7 +220,7 @@ def same_words(first: Record, second: Record) -> bool:
 
 
 class Difference(NamedTuple):
-    """Difference between two systems in one figure."""
+    """Difference between two systems' values of one figure."""
 
     value: float
     low: float
@@ -232,8 +232,8 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Compare the columns of two arrays (trainings, documents, columns), with or without the variance between
-    trainings.
+    """Compare the columns of two arrays (runs, documents, columns), with or without the variance between training
+    runs.
     """
     if with_trainings:
         found = compare_trainings(first, second, RESAMPLES, SEED, families)
@@ -271,7 +271,7 @@ def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
 
 
 def source(records: Iterable[str]) -> str:
-    """Return the line below a table that names the folders of its records."""
+    """Return the line below a table, which names the folders with the table's records."""
     return f"\nSource: {' and '.join(f'`results/{corpus}/`' for corpus in records)}.\n"
 
 
@@ -289,7 +289,7 @@ class Comparison(NamedTuple):
 
     @property
     def is_decidable(self) -> bool:
-        """Whether there are enough trainings for a verdict."""
+        """Whether there are enough training runs for a verdict."""
         return min(len(self.first), len(self.second)) >= SEEDS
 
     def cells(self) -> List[Any]:
@@ -303,7 +303,7 @@ class Comparison(NamedTuple):
         return [*about, f"`{self.claim.first}` minus `{self.claim.second}`", seeds, *self.scores, likelihood]
 
     def reading(self, corrected: float) -> str:
-        """Return the verdict for the corrected p-value, and its implication for the published size."""
+        """Return the verdict for the corrected p-value, and what it implies about the published difference."""
         mean = self.scores[3]
         verdict = "undecided"
         if corrected < LEVEL:
@@ -314,7 +314,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """Compare the systems of all claims with records on each corpus."""
+    """On each corpus, compare the systems of every claim for which there are records."""
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
@@ -324,7 +324,7 @@ def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
 
 
 def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
-    """Test a claim with all trainings of both systems on the unseen documents of a corpus."""
+    """Test a claim with all training runs of both systems on the unseen documents in a corpus."""
     families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
     families = np.unique(families[unseen], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
@@ -337,7 +337,7 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Compute Holm's p-value of each comparison among the comparisons of the same paper."""
+    """Compute each comparison's p-value with Holm's correction for the number of comparisons from the same paper."""
     values = [0.0] * len(found)
     for paper in {comparison.claim.paper for comparison in found}:
         places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]
@@ -347,7 +347,7 @@ def corrected(found: Sequence[Comparison]) -> List[float]:
 
 
 def simulated(results: Path) -> str:
-    """Describe the type-I error in the simulation: "p < 0.05 in 4 to 6 % of comparisons of two equal systems"."""
+    """Describe the simulated type-I error: "p < 0.05 in 4 to 6 % of comparisons of two equal systems"."""
     path = results / "comparisons.json"
     if not path.is_file():
         return "not run"
@@ -360,7 +360,7 @@ def simulated(results: Path) -> str:
 
 
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """Write the claims with enough trainings for a verdict, followed by the claims with single trainings."""
+    """Write the claims with enough training runs for a verdict, followed by the claims with single runs."""
     found = comparisons(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
@@ -384,7 +384,7 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def all_claims_section(
     results: Path, records: Dict[str, Records], found: Sequence[Comparison], corrected_p: Sequence[float]
 ) -> Iterator[str]:
-    """Write every claim of the papers with its verdict, an answer from records, or the number of trainings for a
+    """Write every claim in the papers with its verdict, an answer from records, or the training runs required for a
     verdict.
     """
     readings: Dict[str, Dict[str, str]] = {corpus: {} for corpus in records}
@@ -410,15 +410,15 @@ def all_claims_section(
 
 
 def seed_deviation(results: Path, corpus: str, systems: Records) -> float:
-    """Compute the standard deviation of mean ROUGE between seeds on the unseen documents of a corpus."""
+    """Compute the standard deviation of mean ROUGE between seeds on the unseen documents in a corpus."""
     documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
     unseen = read_documents(results, corpus, documents).unseen
     return deviation_of(systems, lambda records: scores_of(records)[:, unseen, 3].mean(axis=1), SEEDS)
 
 
 def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """Write the differences between systems for parts of the documents, by length of the reference and number of
-    unknown words.
+    """Write the differences between systems for subsets of the documents, by reference length and number of unknown
+    words.
     """
     rows = []
     for corpus, systems in records.items():
@@ -439,7 +439,7 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def stratum_row(
     results: Path, corpus: str, systems: Records, pair: Tuple[str, str], name: str, chosen: np.ndarray
 ) -> List[Any]:
-    """Return the row of one comparison on the unseen ones of the chosen documents (documents,)."""
+    """Return the row for a comparison on those chosen documents (documents,) that are unseen."""
     first, second = (systems[system] for system in pair)
     families, unseen = read_documents(results, corpus, len(chosen))
     part = unseen & chosen
@@ -451,8 +451,8 @@ def stratum_row(
 
 
 def length_parts(systems: Records) -> Dict[str, np.ndarray]:
-    """Divide the documents into thirds by the number of words in the reference, without its end; empty without records
-    of words.
+    """Divide the documents into thirds by the number of words in the reference, without the end symbol. The result is
+    empty if no record contains token counts.
     """
     if "etads_basic" not in systems:
         return {}
@@ -528,7 +528,7 @@ NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """Write the results of each training on a corpus, starting with the best system."""
+    """Write the results of each training run on a corpus, starting with the best system."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
@@ -546,13 +546,13 @@ def sorted_records(systems: Records) -> List[Record]:
 
 
 def systems_table(records: Sequence[Record]) -> str:
-    """Format a table with a row for each training."""
+    """Format a table with a row for each training run."""
     heads = ["system", "seed", "weights", "ppl", "ROUGE-1", "ROUGE-2", "ROUGE-L", "log p", *ANALYSED]
     return table([system_row(record) for record in records], heads)
 
 
 def system_row(record: Record) -> List[Any]:
-    """Return the row of a training, or of a system without training."""
+    """Return the row for a training run, or for a system without training."""
     of_training, likelihood = ["", "", ""], ""
     if "steps" in record:
         perplexity = "" if NO_PERPLEXITY.fullmatch(record["system"]) else f"{record['valid_perplexity']:.1f}"
@@ -584,7 +584,7 @@ focus stops following the words; [etads.md](etads.md#other-forms) describes the 
 
 
 def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Write the figures of the mechanisms during training."""
+    """Write how the figures of the mechanisms develop during training."""
     yield IN_TRAINING
     rows = []
     for corpus, systems in records.items():
@@ -608,12 +608,12 @@ that passes, as the mean over heads (with minimum and maximum).
 
 
 def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
-    """Return the figures of each module "before" and "after" the first training of a system; None without figures."""
+    """Return the figures of each module "before" and "after" a system's first training run; None without figures."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
 
 def attention_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Write the figures of focus and gate for each layer, with pictures."""
+    """Write the figures of the focus and the gate for each layer, with pictures."""
     rows = []
     for corpus, systems in records.items():
         for system in systems:
@@ -641,7 +641,7 @@ def layer_name(module: str) -> str:
 
 
 def layer_cells(figures: Dict[str, Any]) -> List[str]:
-    """Format the distance of the centre, the scope and the gate; empty for missing figures."""
+    """Format the movement of the centre over a text, the scope and the gate; empty if figures are missing."""
     cells = ["", "", ""]
     if "center" in figures:
         cells[0] = f"{np.mean([head[-1] - head[0] for head in figures['center']]):+.2f}"

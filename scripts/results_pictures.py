@@ -26,7 +26,7 @@ TENTHS = [0.05 + 0.1 * part for part in range(10)]
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Draw a line for mu / m of each head, over the position of the query."""
+    """Draw mu / m as a function of the query's position, as one line per head."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -36,7 +36,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Draw points for the share of attention that passes the gate of each head, before and after training."""
+    """Draw the share of the attention that passes the gate in each head as points, before and after training."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -49,7 +49,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """Draw two rows, before and after training, each with the layers of the encoder and the gates of the decoder."""
+    """Draw two rows, before and after training, each with the encoder layers and the decoder's gates."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
@@ -63,7 +63,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Compute half the width of the 95 % range of differences in mean ROUGE between two trainings of one system."""
+    """Compute half the width of the 95 % range of differences in mean ROUGE between two training runs of one system."""
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom
@@ -71,8 +71,8 @@ def two_trainings(systems: Records) -> float:
 
 
 def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path) -> None:
-    """Draw a forest plot with a panel per corpus and a row per claim. Points are filled if there are enough trainings
-    for a verdict.
+    """Draw a forest plot with a panel per corpus and a row per claim. Points are filled if there are enough training
+    runs for a verdict.
     """
     with repeatable():
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)

@@ -22,7 +22,7 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 
 
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
-    """Collect the exclusions, (reason, option) -> excluded options, and the requirements, part of a sentence ->
+    """Collect the exclusions as (reason, option) -> excluded options, and the requirements as part of a sentence ->
     options.
     """
     from fairseq_etads.jobs.architectures import option_dataclasses
@@ -43,7 +43,7 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
 
 
 def code(need: str) -> str:
-    """Format an option as code, and a kind of model as text."""
+    """Format an option as code, or a kind of model as text."""
     return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
 
 

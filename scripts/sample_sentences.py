@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Split prose into sentences with single spaces; blocks end at empty lines and at list items."""
+    """Split prose into sentences and normalise spaces. Empty lines and list items end a sentence, too."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
             if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
@@ -50,7 +50,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def modules() -> List[Path]:
-    """List the Python files from which text is drawn."""
+    """List the Python files from which sentences are drawn."""
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -124,7 +124,7 @@ def of_page(path: Path) -> Iterator[Piece]:
 
 
 def names() -> Iterator[Piece]:
-    """Yield the names of modules, classes, functions and methods, without names that Python prescribes."""
+    """Yield the names of modules, classes, functions and methods, except names that Python prescribes."""
     for path in modules():
         if path.stem != "__init__":
             yield Piece("module", f"{_name(path)}:1", path.stem)
@@ -145,7 +145,7 @@ def all_sentences() -> Dict[str, List[Piece]]:
 
 
 def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
-    """Draw ``number`` pieces without repetition, with nearly equal numbers of each kind of sentence."""
+    """Draw ``number`` pieces without repetition, about the same number of each kind."""
     draw = random.Random(seed)
     if of_names:
         return draw.sample(list(names()), number)

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--model", metavar="MODEL")
     args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    sys.argv[0] = "etads-explain"  # name of a command that starts without fairseq
+    sys.argv[0] = "etads-explain"  # name of a command that can start without fairseq
     from browser import start
     from PIL import Image
 

@@ -31,10 +31,10 @@ LEVEL = 0.05
 
 
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
-    """Estimate standard deviations of the mean of ROUGE-1, 2 and L from the systems with several trainings.
+    """Estimate standard deviations of the mean of ROUGE-1, 2 and L from the systems with several training runs.
 
-    The keys are "training", for the level of a training; "family" and "document", for residuals after subtracting the
-    means of document and training; and "system", for the effect of a system on a document.
+    The keys are "training", for the mean level of a training run; "family" and "document", for residuals after
+    subtracting the means of the document and the run; and "system", for the effect of a system on a document.
     """
     levels, left, within = [], [], []
     means_of_systems = []
@@ -42,11 +42,11 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     for records in systems.values():
         if len(records) < 3:
             continue
-        scores = scores_of(records)[:, :, 3]  # (trainings, documents)
+        scores = scores_of(records)[:, :, 3]  # (runs, documents)
         number = len(scores)
         rest = scores - scores.mean(axis=1, keepdims=True)
         rest = (rest - rest.mean(axis=0)) * np.sqrt(number / (number - 1))
-        means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (trainings, families)
+        means = np.stack([np.bincount(families, weights=row) / count for row in rest])  # (runs, families)
         left.append((rest**2).mean())
         large = count > 1
         if large.any():  # for a family of m documents, the variance of the mean is family + document / m
@@ -55,7 +55,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
     total = float(np.mean(left))
     pairs = itertools.combinations(means_of_systems, 2)
-    # Each system has three trainings.
+    # Each system was trained three times.
     system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])
     family = max(float(np.mean(within)), 0.0) if within else 0.0
     return {
@@ -69,7 +69,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
 def draw(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
-    """Draw the scores (trainings, documents, 1) of a system, without the difficulty of documents, which both systems
+    """Draw the scores (runs, documents, 1) of a system, without the documents' difficulty, which both systems
     share.
     """
     ways = rng.normal(scale=sizes["system"], size=len(families))

@@ -61,7 +61,7 @@ Pair = Tuple[List[int], List[int]]
 
 
 def draw_marked(generator: torch.Generator) -> Pair:
-    """Draw a document with a marked sentence, and return both."""
+    """Draw a document with a marked sentence, and return the document and the sentence."""
     sentences = (FIRST + torch.randint(WORDS, (5, 4), generator=generator)).tolist()
     chosen = int(torch.randint(5, (), generator=generator))
     document = [word for number, words in enumerate(sentences) for word in ([MARKER] * (number == chosen) + words)]
@@ -69,14 +69,14 @@ def draw_marked(generator: torch.Generator) -> Pair:
 
 
 def draw_position(generator: torch.Generator) -> Pair:
-    """Draw a document that begins with two numbers, and return it with the words at these positions."""
+    """Draw a document that begins with two numbers, and return the document and the words at these two positions."""
     words = (FIRST + torch.randint(WORDS, (PLACES,), generator=generator)).tolist()
     places = torch.randint(PLACES, (2,), generator=generator).tolist()
     return [FIRST + WORDS + place for place in places] + words, [words[place] for place in places]
 
 
 def draw_salient(generator: torch.Generator) -> Pair:
-    """Draw a document with words of two kinds, and return it with its four salient words.
+    """Draw a document with words of two kinds, and return the document and its four salient words.
 
     The document contains three times as many distractors, drawn from three times as many words.
     """
@@ -111,7 +111,7 @@ SYSTEMS_OF = {
 
 
 class Size(NamedTuple):
-    """Sizes of a training."""
+    """Model and data sizes for training."""
 
     steps: int = 600
     every: int = 100
@@ -123,7 +123,7 @@ class Size(NamedTuple):
 
 
 def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
-    """Collate pairs of equal lengths to a batch, as a data set does."""
+    """Collate pairs of equal lengths into a batch, as a data set does."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
     target = torch.tensor([[*summary, EOS] for _, summary in pairs])
     return {
@@ -140,7 +140,7 @@ def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
 
 
 def trainer_of(system: str, seed: int, size: Size) -> Trainer:
-    """Create fairseq's Trainer with a tiny model from a command line of fairseq-train."""
+    """Create fairseq's Trainer with a tiny model from the arguments of fairseq-train."""
     command = ["data", "--task", "summarization", "--criterion", "summarization_nll", *SYSTEMS[system], "--cpu"]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", str(size.rate), "--clip-norm", "2"]
     command += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.steps // 10)]
@@ -208,12 +208,12 @@ def read(path: Path) -> List[Dict[str, Any]]:
 
 
 def key_of(record: Dict[str, Any]) -> Tuple[str, str, int]:
-    """Return the task, the system and the seed of a record."""
+    """Return a record's task, system and seed."""
     return record["task"], record["system"], record["seed"]
 
 
 def write(path: Path, records: List[Dict[str, Any]]) -> None:
-    """Write the file with one line per training."""
+    """Write the file with one line per training run."""
     lines = ",\n".join(json.dumps(record) for record in sorted(records, key=key_of))
     write_text(path, f'{{\n"format": "fairseq-etads synthetic tasks 1",\n"trainings": [\n{lines}\n]\n}}\n')
 

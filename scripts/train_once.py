@@ -31,7 +31,7 @@ def say(text: str) -> None:
 
 
 def words_of(command: Sequence[str]) -> List[str]:
-    """Split a command at spaces, as recorded by earlier versions, and drop --log-interval, which does not affect the
+    """Split a command as recorded by earlier versions at spaces, and drop --log-interval, which does not affect the
     result.
     """
     words = " ".join(command).split()
@@ -44,7 +44,7 @@ def words_of(command: Sequence[str]) -> List[str]:
 def train_once(
     run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
 ) -> int:
-    """Train unless this training has finished, and return the exit status of fairseq-train.
+    """Train unless this run has already finished, and return the exit status of fairseq-train.
 
     Args:
         plugin: path of the plugin, recorded as "fairseq_etads" so that it can be moved.
@@ -88,7 +88,7 @@ def finished_command(run: Path) -> List[str]:
 
 
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a training with another seed, because its result would belong to neither.
+    """Refuse to continue a run with another seed, because the result would match neither seed.
 
     Raises:
         InputError: the seeds differ.
@@ -108,7 +108,7 @@ def seed_of(command: Sequence[str]) -> str:
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Print the options that differ from the options with which the checkpoints of a run were trained."""
+    """Print the options that differ from the options with which a run's checkpoints were trained."""
     lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"

@@ -128,7 +128,7 @@ def shell_texts(source: str) -> List[Text]:
 
 
 def check(text: Text) -> Iterator[Tuple[str, str]]:
-    """Yield each pattern that a text contains, with advice on what to write instead."""
+    """Yield each pattern that occurs in a text, with advice on what to write instead."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
     prose = CODE.sub(" ", text.text)

@@ -12,10 +12,10 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
 
 def _probe(function: _Probe) -> _Probe:
-    """Cache the answers of a function that tries operators, and run it on the CPU without autocast.
+    """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
 
     The first call may come from a model that is built inside ``with torch.device("meta")``, where tensors have no
-    values to compare, or from an autocast region. The answer would then be wrong for the rest of the process.
+    values to compare, or from an autocast region. The cached result would then be wrong for the rest of the process.
     """
 
     @functools.wraps(function)
@@ -28,7 +28,7 @@ def _probe(function: _Probe) -> _Probe:
 
 @_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's own.
+    """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's products.
 
     torch.compile uses these operators for CPUs. The operators have no public names, so they are tested before use. If
     they do not work, torch's ordinary products are used for generation.
@@ -46,10 +46,10 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Return whether this is an x86 processor with one of these AVX-512-era instruction sets, which torch may use.
+    """Return whether this x86 processor has one of the instruction sets in ``names``, and torch may use AVX-512.
 
     Args:
-        names: names of functions in ``torch.cpu``, which depend on the version of torch.
+        names: names of functions in ``torch.cpu``; they differ between versions of torch.
     """
     # the capability of the processor, or a lower one that ATEN_CPU_CAPABILITY requests
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
@@ -71,7 +71,7 @@ Processors without VNNI add two products in 16 bits, which overflows for 8-bit i
 
 @_probe
 def int8_levels() -> Optional[int]:
-    """Return the largest of :data:`INT8_LEVELS` for which 8-bit products of FBGEMM are exact.
+    """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit products are exact.
 
     Returns None if FBGEMM, which torch includes for x86 processors, is not available. The test uses numbers with sums
     that would overflow 16 bits, so no list of processors is needed.
@@ -105,7 +105,7 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
         levels: number of quantisation steps on either side of zero.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch's wrapper checks the arguments in Python, which costs a quarter of the time of a small product
+    # torch's wrapper checks the arguments in Python. For a small product, these checks take a quarter of the time.
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
@@ -117,12 +117,12 @@ def pack_weight(weight: Tensor) -> Tensor:
 
 
 def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor], relu: bool = False) -> Tensor:
-    """Compute ``torch.nn.functional.linear`` with a packed weight, without gradient, followed by a ReLU if ``relu``."""
+    """Apply ``torch.nn.functional.linear`` with a packed weight, and a ReLU if ``relu``, without gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute softmax(q k^T) v of (B, H, S, D) on a CPU, and the logarithms of the softmax's denominators (B, H, S)."""
+    """Compute softmax(q k^T) v (B, H, S, D) on a CPU, and the logarithms of the softmax denominators (B, H, S)."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, normaliser = kernel(q, k, v, 0.0, False, attn_mask=None, scale=1.0)
     return out, normaliser
@@ -156,7 +156,7 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Compute ``torch.nn.functional.linear`` of rows (n, in) with oneDNN, without packing the weight or a gradient."""
+    """Apply ``torch.nn.functional.linear`` to rows (n, in) with oneDNN, without packed weights or gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
@@ -164,7 +164,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
 def has_faster_linear() -> bool:
     """Return whether :func:`plain_linear` is faster than torch's product on this processor and agrees with it.
 
-    torch multiplies with MKL, which uses AVX-512 only on processors from Intel. oneDNN also uses it on other
+    torch multiplies with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses it on other
     processors, where it is 20 % faster. Elsewhere, the two are equally fast.
     """
     if not (can_pack_weights(torch.float32) and _has_instructions("_is_avx512_supported", "_is_cpu_support_avx512")):
@@ -179,7 +179,7 @@ def has_faster_linear() -> bool:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Compute ``torch.nn.functional.linear`` of rows (n, in) without gradient, with the faster of two products."""
+    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients, with oneDNN where that is faster."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

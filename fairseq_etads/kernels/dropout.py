@@ -18,7 +18,7 @@ LEVELS = 65536
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
-    """Draw a random mask in the shape of ``x``, uint8, 0 with probability ``dropped`` / LEVELS and 1 otherwise."""
+    """Draw a random uint8 mask with the shape of ``x``: 0 with probability ``dropped`` / LEVELS, and 1 otherwise."""
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     keep = bits.view(torch.int16)[: x.numel()] >= dropped - LEVELS // 2
     return keep.view(x.shape).view(torch.uint8)  # bytes convert to floating point four times faster than booleans

@@ -29,7 +29,7 @@ _failures: Dict[str, str] = {}
 
 
 def version_problem() -> Optional[str]:
-    """Return the reason why this version of torch has no usable FlexAttention, or None if it has one."""
+    """Return the reason why FlexAttention cannot be used with this version of torch, or None if it can."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
@@ -54,9 +54,9 @@ def _compiled() -> Any:
 
 
 def _kernel(device_type: str) -> Any:
-    """Return the compiled FlexAttention, or on CPUs the function itself.
+    """Return the compiled FlexAttention, or the uncompiled function on CPUs.
 
-    On CPUs, torch 2.13 fails to compile FlexAttention for changing lengths. Inside ``torch.compile``, the function is
+    On CPUs, torch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the function is
     compiled together with the code around it.
     """
     from torch.nn.attention.flex_attention import flex_attention
@@ -65,7 +65,7 @@ def _kernel(device_type: str) -> Any:
 
 
 def padding_blocks(padding: Tensor) -> Any:
-    """Create the block mask for ``padding`` (B, S), True at padding. Blocks without real tokens are not computed."""
+    """Create the block mask for ``padding`` (B, S), True at padding. Blocks without real tokens are skipped."""
     from torch.nn.attention.flex_attention import BlockMask
 
     length = padding.shape[1]
@@ -74,7 +74,7 @@ def padding_blocks(padding: Tensor) -> Any:
     is_full = real.all(dim=2)
 
     def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
-        """Count the chosen blocks (B, N), and list the indices of blocks, chosen ones first, per block of queries."""
+        """For each block of queries, count the chosen blocks (B, N), and list all block indices, chosen ones first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
         return (
@@ -114,7 +114,7 @@ def flex_attention(
         steepness = steepness * focus.strength
     places, center = positions.to(focus.center), focus.center
 
-    # The kernel can read a tensor that requires a gradient only once.
+    # If a tensor requires a gradient, the kernel can read it only once.
     def with_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = places[b, key] - center[b, h, query]
         return score - steepness[b, h, query] * (distance * distance)

@@ -1,7 +1,8 @@
 """Focus-attention as a pure function: attention with a Gaussian bias around a centre for each query.
 
 Shapes: B batch, H heads, T query length, S key length, D head width. ``key_padding_mask`` is (B, S), boolean, True at
-padding, which may be on either side. Results do not depend on padding: lengths and positions count only real tokens.
+padding, which may be on either side. Results do not depend on padding, because lengths and positions count only real
+tokens.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
 section 3.2. docs/etads.md describes the computation and its accuracy.
@@ -54,7 +55,7 @@ BIAS_ELEMENTS = 2**24
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Compute positions within documents and lengths of documents, which count only real tokens.
+    """Compute the positions of tokens in documents and the lengths of documents, counting only real tokens.
 
     Returns:
         Positions (B, S), float32, 0 … m-1 at real tokens and 0 at padding, which may be on either side; lengths m (B,),
@@ -77,9 +78,10 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
         strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
 
     Returns:
-        (B, H, T, S), in the dtype of ``center``; not positive where the strength is positive.
+        (B, H, T, S), in the dtype of ``center``; never above 0 where the strength is positive.
 
-    This function is the definition of the bias. :func:`focus_attention` can compute the attention without building it.
+    This function is the definition of the bias. :func:`focus_attention` can compute the attention without storing the
+    bias.
     """
     distance = positions[:, None, None, :].to(center) - center.unsqueeze(-1)
     bias = -2.0 * (distance / scope.clamp(min=SCOPE_FLOOR).unsqueeze(-1)) ** 2
@@ -89,7 +91,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute :func:`focus_attention` in the form "columns", for tensors of the same dtype."""
+    """Compute :func:`focus_attention` in the form "columns". All tensors must have the same dtype."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
@@ -171,9 +173,9 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    The form is "columns" if sums are known to keep 24 bits, which is the case for processors in ``EXACT_COLUMNS`` and
-    in float64. Otherwise the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and "blocks" for longer
-    documents.
+    The form is "columns" if sums are known to have a precision of 24 bits. This applies to processors in
+    ``EXACT_COLUMNS`` and to float64. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and
+    "blocks" for longer documents.
 
     Args:
         device_type: type of the device, such as "cpu".
@@ -189,10 +191,10 @@ def focus_form(
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Return whether float32 products are exact, that is, not computed with fewer bits (TF32, bfloat16)."""
+    """Return whether float32 products are computed exactly, not with fewer bits (as with TF32 and bfloat16)."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # raised by newer versions of torch if the precision was set only for some kinds of operations
+    except RuntimeError:  # newer versions of torch raise it if the precision was set only for some operations
         return False
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
@@ -204,7 +206,7 @@ def _form_with_bias(length: int) -> str:
 
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return :func:`focus_form` for queries (B, H, S, D) with the dtype ``work``, and log it if it is not "columns".
+    """Return the :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``, and log any form except "columns".
 
     Inside ``torch.compile``, the form is never "columns".
     """
@@ -218,7 +220,7 @@ def _default_form(q: Tensor, work: torch.dtype) -> str:
 
 
 def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
-    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and one of :data:`KERNELS`.
+    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel in :data:`KERNELS`.
 
     - "auto": the result of :func:`focus_form`, which is never "flex".
     - "flex": "flex".
@@ -249,13 +251,13 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
 
 @functools.cache
 def _warn(kernel: str, reason: str, form: str) -> None:
-    """Log once that the requested kernel is replaced with another one."""
+    """Log once that another kernel is used instead of the requested one."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
 @functools.cache
 def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
-    """Log once that focus-attention needs memory for each pair of words, with the reason."""
+    """Log once, with the reason, that focus-attention requires memory for each pair of words."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
     logger.info(
@@ -282,23 +284,23 @@ def focus_attention(
         q, k, v: (B, H, S, D), any floating dtype.
         center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
-        dropout_p: dropout probability of the attention weights, which should be 0 in evaluation.
+        dropout_p: dropout probability of the attention weights; it should be 0 in evaluation.
         form: form of the computation, one of ``FOCUS_FORMS`` or "flex", or None to use :func:`chosen_form`.
         strength: factor of f for each head (H,), in float32 or better, or None for 1, as in the paper. If the strength
-            is 0, this is plain attention, and f passes a gradient only to the strength.
+            is 0, the result is plain attention, and f passes a gradient only to the strength.
         kernel: one of ``KERNELS``, used if ``form`` is None.
 
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but meaningless.
 
-    The computation is in float32 even for half-precision inputs and under autocast, because the bias spans many orders
-    of magnitude. For float64 inputs, it is in float64. The forms are:
+    The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
+    of magnitude. For float64 inputs, it uses float64. The forms are:
 
-    - "columns": when the square is expanded, f is a product of a few columns per query with a few columns per key.
-      These columns are appended to q and k, and torch's fused attention computes the result without an S x S tensor (on
-      a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result is then
-      at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer documents
-      (bench_focus_attention.py).
+    - "columns": when the square is expanded, f is a dot product between a few columns per query and a few columns per
+      key. These columns are appended to q and k, and torch's fused attention computes the result without an S x S
+      tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result
+      is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer
+      documents (measured by bench_focus_attention.py).
     - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). The result is as exact as the kernel's q k^T on
       every device.
     - "blocks": like "bias", but for one block of queries at a time. Masks have at most ``BIAS_ELEMENTS`` elements and

@@ -1,4 +1,4 @@
-"""Columns that let fused attention compute focus-attention, and torch's CPU kernel with these columns.
+"""Columns with which fused attention computes focus-attention, and their use with torch's CPU kernel.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C columns with
 the bias, G columns for its gradient. The columns are appended to queries and keys. They add the focal bias to the dot
@@ -25,8 +25,8 @@ LARGEST_PART = 1024
 multiples of x^2.
 """
 
-_GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
-PADDING_SCORE = -1e9  # its exp() is 0 in float32; unlike with -inf, rows without real tokens stay finite
+_GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 column for padding: 16 in all, a multiple of 8
+PADDING_SCORE = -1e9  # exp() of this number is 0 in float32; unlike with -inf, rows without real tokens stay finite
 
 
 class Focus(NamedTuple):
@@ -80,7 +80,7 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
 
 
 def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute columns with the focal bias as their dot product: queries (B, H, T, 6 N), keys (B, S, 6 N).
+    """Compute columns with a dot product equal to the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N).
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
     than their sum. Each coefficient is therefore split into a multiple of a unit and a remainder. The unit is chosen
@@ -109,8 +109,8 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
 def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute columns that add exactly 0 to the scores and pass gradients to ``center``, ``scope`` and ``strength``.
 
-    Returns columns of queries (B, H, T, 1 + 2 N) and of keys (B, S, 1 + 2 N). The gradient is a difference of moments
-    of the positions, which loses precision far from the origin. Each quarter of ``LARGEST_PART`` tokens (or of a
+    Returns columns of queries (B, H, T, 1 + 2 N) and of keys (B, S, 1 + 2 N). The gradient is a difference between
+    moments of the positions and loses precision far from the origin. Each quarter of ``LARGEST_PART`` tokens (or of a
     shorter document) therefore has its own origin.
     """
     width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
@@ -127,8 +127,8 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of 8.
 
-    Fused kernels require this for the width of heads. C is also padded to a multiple of 8. The columns of keys are
-    expanded to (B, H, S, C).
+    Fused kernels require such a head width. C is also padded to a multiple of 8. The columns for keys are expanded to
+    (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -138,18 +138,18 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
 
 
 def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale the products.
+    """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale products.
 
-    The columns come first, so that the large terms cancel before a kernel that adds in order reaches q·k. q is scaled
-    here and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because kernels
-    require heads of equal width.
+    The columns come first, so that their large terms cancel out before q·k is added, if the kernel adds in order. q is
+    scaled here and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because
+    kernels require heads of equal width.
     """
     scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
 
 
 class Part(NamedTuple):
-    """Columns with the focal bias of up to ``LARGEST_PART`` consecutive keys.
+    """Columns with the focal bias for up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
         tokens: the keys.
@@ -165,7 +165,7 @@ class Part(NamedTuple):
 
 
 def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
-    """Split the keys into even parts, with the columns of a separate document for each part.
+    """Split the keys into even parts, and compute the columns of each part as for a separate document.
 
     Args:
         positions: positions of tokens (B, S).
@@ -196,7 +196,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
 
 
 def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-    """Add a column to value columns that hides the padding (B, S)."""
+    """Add a column that hides the padding (B, S) to the value columns."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
 
@@ -206,7 +206,7 @@ class FlashFocus(torch.autograd.Function):
 
     The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`Part`, in order. Only q, k, v, the columns
     and the output are kept for the backward pass; autograd would also keep the widened copies of q, k, v and the
-    output. The outputs of the parts are averaged, weighted with the denominators of their softmaxes. Documents are
+    output. The outputs of the parts are averaged, weighted by their softmax denominators. Documents are
     processed in groups, so that the copies are small.
     """
 

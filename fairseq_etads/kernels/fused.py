@@ -17,7 +17,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
-    """Return the number by which the width of a head must be divisible for torch's memory-efficient attention."""
+    """Return the number by which the head width must be divisible for torch's memory-efficient attention."""
     if dtype in HALVES:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) else 1
@@ -26,7 +26,7 @@ def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
 def fused_kernel(
     dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
 ) -> str:
-    """Return torch's kernel: "flash", "cudnn", "efficient", or "math", which stores a number for each pair of words.
+    """Return the kernel that torch uses: "flash", "cudnn", "efficient" or "math" (which stores every attention weight).
 
     Args:
         dtype: data type of queries, keys and values, after autocast.

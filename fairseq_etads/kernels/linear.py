@@ -17,7 +17,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # Like in torch, the result is not a view, because in-place operations on views copy their gradient three times.
+        # As in torch, the result is not a view, because in-place operations on views copy the gradient three times.
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -37,7 +37,7 @@ class _Linear(torch.autograd.Function):
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer that computes the same result as torch's, except for the order in which products are added."""
+    """A linear layer that computes the same result as torch's, except that products may be added in another order."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
@@ -62,7 +62,7 @@ def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
 
 
 def mark_matrices(model: nn.Module) -> None:
-    """Mark the weight matrices of the linear layers inside a model, for optimisers that treat them differently.
+    """Mark the weight matrices of the linear layers in a model, for optimisers that treat them differently.
 
     Tables of word vectors, output layers, and matrices with a single row or column are not marked.
     """
@@ -79,7 +79,7 @@ def is_matrix(weight: Tensor) -> bool:
 
 
 def _weight_norms(module: nn.Module) -> List[WeightNorm]:
-    """Return the hooks of torch's ``weight_norm``, which compute a module's weights g v / |v| in each call."""
+    """Return the hooks of torch's ``weight_norm``, which compute the weights g v / |v| in each call of a module."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 
@@ -96,7 +96,7 @@ def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Replace the parameters from which each normalised weight is computed with the weight itself."""
+    """Convert each normalised weight to a parameter, which replaces the parameters from which it was computed."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

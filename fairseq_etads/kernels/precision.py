@@ -1,7 +1,7 @@
 """Linear layers that compute in float32 inside half-precision models.
 
-Half precision is too coarse for positions in a document and for decisive logits. For example, bfloat16 rounds positions
-near 400 to multiples of 2.
+Half precision is too coarse for positions in documents and for decisive logits. For example,
+bfloat16 rounds positions near 400 to multiples of 2.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def keep_float32(layer: nn.Linear) -> nn.Linear:
-    """Mark a layer for :func:`in_float32`, so that copies for inference also keep it in float32."""
+    """Mark a layer for :func:`in_float32`, so that copies of the model for inference also keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 

@@ -1,8 +1,8 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word. With label smoothing, it also needs the sum over all words, and with a pointer
-log P of the document's words. The logits of M summary words over V words of the vocabulary are the product of M x d
-states and a V x d table. Here, the logits are computed in chunks of columns and stored once for the backward pass.
+A loss needs log P of each target word. With label smoothing, it also needs the sum over all words, and with a pointer,
+log P of the words in the document. The logits of M summary words over V words of the vocabulary are the product of M x
+d states and a V x d table. Here, the logits are computed in chunks of columns and stored once for the backward pass.
 Softmax, logarithm and gradients exist only for one chunk at a time. The plain computation would store three to five
 tensors of M x V numbers.
 """
@@ -27,7 +27,7 @@ NARROWEST_CHUNK = 1024
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Split the columns into chunks, which have a limited number of logits for the rows of ``states`` (M, d)."""
+    """Split the columns into chunks, to limit the number of logits per chunk for the rows of ``states`` (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
@@ -41,7 +41,7 @@ def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Return the positions in a chunk of those columns that are inside it.
+    """Of the columns that the sum leaves out, return the positions of those inside a chunk.
 
     The few columns are handled one by one, because a list used as an index would be copied to a GPU.
     """

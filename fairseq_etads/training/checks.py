@@ -25,7 +25,7 @@ _DECODING = tuple(option.name for option in fields(DecodingOptions))
 
 
 def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy]) -> None:
-    """Check the options of the task and of the criterion before a training.
+    """Check the options of the task and the criterion before training starts.
 
     Args:
         cfg: the options of the criterion.
@@ -120,7 +120,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the options of the task before a training, and raise ValueError if one has no effect.
+    """Check the options of the task before training starts, and raise ValueError if one has no effect.
 
     Decoding options only cause a warning, because later commands may use them.
     """
@@ -138,7 +138,8 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
     """Check ``--model-overrides`` before a checkpoint is loaded into a task.
 
     Raises:
-        ValueError: an override is an option of the task, which comes from the command line, not from the checkpoint.
+        ValueError: an override is an option of the task. Such options come from the command line, not from the
+            checkpoint.
     """
     own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
@@ -150,7 +151,7 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
 
 
 def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if a decoding option has no effect on a generator, or models cannot write summaries.
+    """Raise ValueError if a decoding option has no effect on a generator, or if the models cannot write summaries.
 
     Args:
         task_cfg: the options of the task.
@@ -164,7 +165,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
 
 
 def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
-    """Check the options of a search.
+    """Check the decoding options.
 
     Args:
         task_cfg: the options of the task.

@@ -1,4 +1,4 @@
-"""Extra updates (``--auxiliary-task``): train the model on a second task between updates of summarisation.
+"""Extra updates (``--auxiliary-task``): train the model on a second task between summarisation updates.
 
 A system of this package, or a user's package, registers a class; docs/extending.md has a complete example.
 """
@@ -38,17 +38,18 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return modules to add to a recurrent model with the options ``cfg`` before it draws its initial values."""
+        """Return modules to add to a recurrent model with the options ``cfg`` before its weights are initialised."""
         return {}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
         """Compute the loss of one update.
 
         Args:
-            number: number of the update, from 0. A batch that depends only on this number is the same after resuming.
+            number: number of the update, from 0. If the batch depends only on this number, a resumed run uses
+                the same batches.
 
         Returns:
-            The mean loss over examples, the number of examples, and the sums of further figures to log over examples.
+            The mean loss over examples, the number of examples, and further figures to log, summed over the examples.
         """
         raise NotImplementedError
 
@@ -57,7 +58,7 @@ _REGISTERED: Dict[str, Type[AuxiliaryTask]] = {}
 
 
 def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> None:
-    """Let ``--auxiliary-task NAME`` train with this class.
+    """Register this class, so that ``--auxiliary-task NAME`` uses it.
 
     Raises:
         ValueError: another class is registered under this name.
@@ -80,7 +81,7 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """``times`` auxiliary updates after each ``every`` updates of summarisation."""
+    """Schedule of ``times`` auxiliary updates after every ``every`` summarisation updates."""
 
     every: int
     times: int
@@ -97,7 +98,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """Return the numbers, from 0, of the auxiliary updates after update number ``updates`` of summarisation."""
+        """Return the numbers, from 0, of the auxiliary updates that follow summarisation update number ``updates``."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -105,11 +106,11 @@ class Schedule(NamedTuple):
 
 
 class ExtraUpdates:
-    """Runs the updates of an auxiliary task after updates of summarisation.
+    """Runs the updates of an auxiliary task after summarisation updates.
 
     Auxiliary updates use the same optimiser and learning rate, but other batches. fairseq does not count them:
-    --max-update, learning rates and validation depend on the updates of summarisation. Auxiliary updates depend only on
-    the number of the preceding update, so a resumed training continues as if it had not been interrupted.
+    --max-update, learning rates and validation depend on summarisation updates only. Auxiliary updates depend only on
+    the number of the preceding update, so a resumed run continues as if it had not been interrupted.
 
     Args:
         task, model: the arguments of :class:`AuxiliaryTask`.
@@ -125,14 +126,14 @@ class ExtraUpdates:
         self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
-        """Raise ValueError if the training does not support auxiliary updates."""
+        """Raise ValueError if the trainer does not support auxiliary updates."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
         if isinstance(optimizer, _NARROW):
             raise ValueError(f"{self.flag} trains in float32: leave out --fp16, --bf16 and --amp")
 
     def follow(self, optimizer: Any, model: Any, updates: int) -> None:
-        """Run the updates that follow update number ``updates`` of summarisation, and log their figures."""
+        """Run the auxiliary updates that follow summarisation update number ``updates``, and log their figures."""
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):
@@ -146,7 +147,7 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one update. Returns the number of examples, and the sums of the loss and other figures over them."""
+        """Run one update. Return the number of examples, and the loss and other figures, summed over the examples."""
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):

@@ -1,7 +1,7 @@
-"""Lazy optimisers: the duration of a step depends on the words of the batch, not on the size of the dictionary.
+"""Lazy optimisers: the duration of a step depends on the words in the batch, not on the size of the dictionary.
 
-In a table of word vectors, only the rows of a batch's words have a gradient. Nevertheless, fairseq's Adam, Adadelta and
-Adagrad process the whole table: its gradient, the gradient's norm, moments and weights. ``lazy_adam``,
+In a table of word vectors, only the rows for the words in a batch have a gradient. Nevertheless, fairseq's Adam,
+Adadelta and Adagrad process the whole table: its gradient, the gradient's norm, moments and weights. ``lazy_adam``,
 ``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a gradient other than 0. The moments
 of other rows stay unchanged until their words occur again, and these rows are not decayed until then.
 """
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Replace tables inside the block by smaller ones with only the rows that have a gradient other than 0.
+    """Inside the block, replace each table with a smaller one that contains only the rows with a nonzero gradient.
 
     Tables with a sparse gradient are replaced, and so are ``tables``, which may have dense gradients. Afterwards, the
     rows and their states (every tensor of a state with the table's length) are written back. This works for every
@@ -60,7 +60,7 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 
 
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
-    """Find the rows of a table with a gradient other than 0. Returns their indices and gradients.
+    """Find the rows of a table that have a nonzero gradient. Return their indices and gradients.
 
     Rows that were looked up but have a gradient of 0 are left out, because several processes could not identify them.
     """
@@ -74,7 +74,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to the tensors of a parameter's state that have ``length`` rows."""
+    """Apply ``function`` to the tensors with ``length`` rows in a parameter's state."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -98,7 +98,7 @@ class LazyRows(FairseqOptimizer):
 
     With several processes, gradients are dense, because fairseq sums dense gradients over the processes. The same rows
     are updated, but no time is saved. In half precision, torch cannot add sparse gradients on every device, so the
-    optimiser acts like fairseq's.
+    optimiser behaves like fairseq's.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -123,12 +123,12 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False if a table has to stay separate."""
+        """Return False if a table must not be merged with other parameters."""
         return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add all options of the dataclass; the methods of fairseq's Adadelta and Adagrad would omit some."""
+        """Add all options of the dataclass. fairseq's Adadelta and Adagrad would omit some of them."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
@@ -164,7 +164,7 @@ class LazyRows(FairseqOptimizer):
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
 class LazyAdam(LazyRows, FairseqAdam):
-    """fairseq's Adam for the rows that have a gradient; bias correction counts the steps of the whole table."""
+    """fairseq's Adam for the rows that have a gradient. Bias correction uses the number of steps of the whole table."""
 
 
 @dataclass
@@ -202,7 +202,7 @@ class LazyAdadelta(LazyRows, Adadelta):
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad for the rows that have a gradient; results are equal, because Adagrad moves no other rows."""
+    """fairseq's Adagrad for the rows that have a gradient. Results are equal, because Adagrad changes no other rows."""
 
     @property
     def optimizer_config(self) -> Dict[str, Any]:

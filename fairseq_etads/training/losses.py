@@ -1,6 +1,6 @@
 """The losses as functions of a model's outputs, and the criterion ``summarization_nll``, which adds them up.
 
-The functions compute the losses of coverage, of labels of words and sentences, of selections, and of a closed-book
+The functions compute the losses for coverage, for word and sentence labels, for selections, and for a closed-book
 decoder. The criterion adds negative log-likelihood, label smoothing and a supervised switch. :class:`LossChecks`
 refuses losses that are not finite, and :func:`as_numbers` fetches the figures for the log.
 """
@@ -49,7 +49,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
         real: (B, T) bool, False at padding, on either side.
 
     Returns:
-        (B, T), at least float32; 0 at padding and at a summary's first word.
+        (B, T), at least float32; 0 at padding and at the first word of a summary.
     """
     attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
@@ -74,7 +74,7 @@ def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 def selection_loss(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
-    """Compute the distance (N,) of a model's selections from targets; see :meth:`SentenceSelection.divergence`.
+    """Compute the distance (N,) between a model's selections and the targets; see :meth:`SentenceSelection.divergence`.
 
     Args:
         selection: the selection of a forward pass.
@@ -111,7 +111,7 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
 
 
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
-    """Raise an error if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
+    """Raise an error if a loss (N, T) is not finite or exceeds LARGEST_LOSS (the target has no column).
 
     With ``skip_overflow``, losses that are not finite only cause a warning, and the function returns True. The
     optimiser must then skip the update. It also lowers the scale of the loss. If all updates overflow, the scale soon
@@ -137,30 +137,30 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
 
 
 def _looks_for_nan(model: nn.Module) -> bool:
-    """Tell whether fairseq repeats an update with a non-finite gradient to find the cause."""
+    """Return whether fairseq repeats an update with a non-finite gradient to find the cause."""
     return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
 
 
 class LossChecks:
-    """Runs :func:`check_finite` on the losses of each update, without waiting for a GPU.
+    """Applies :func:`check_finite` to the losses of each update, without waiting for a GPU.
 
     On a CPU, losses are checked immediately. On a GPU, the check would have to wait for the loss between the forward
-    and the backward pass. An invalid loss on a GPU is therefore set to NaN, and so the gradient is NaN, too. fairseq
-    waits for the gradient anyway and skips the update, and then the error is raised.
+    and the backward pass. On a GPU, an invalid loss is therefore set to NaN, so that the gradient is also NaN. fairseq,
+    which waits for the gradient anyway, skips the update, and then the error is raised.
     """
 
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Return the factor of a batch's total loss: 1, or NaN for a loss (N, T) that is not finite.
+        """Return the factor for the total loss of a batch: 1, or NaN if a loss (N, T) is not finite.
 
         Args:
             model: the trained or evaluated model, unwrapped.
             skip_overflow: whether updates with losses that are not finite are skipped; see :func:`check_finite`.
 
         Raises:
-            NonFiniteLossError: the loss is invalid; the error may be raised by a later call before the update.
+            NonFiniteLossError: the loss is invalid. On a GPU, a later call may raise the error.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _looks_for_nan(model):
@@ -169,23 +169,23 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Record before the optimiser's step that the update is taken.
+        """Record, before the optimiser's step, that the update is applied.
 
-        If the gradient is finite, so are all losses.
+        If the gradient is finite, all losses are finite, too.
         """
         if gradient_is_finite:
             self._unchecked.clear()
         self.check(skip_overflow)
 
     def check(self, skip_overflow: bool) -> None:
-        """Check the losses of an update that was skipped; after any other update, no losses are left to check."""
+        """Check the losses of a skipped update. After any other update, no losses are left to check."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
             check_finite(loss, sample, skip_overflow)
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Replace the figures on a GPU in a criterion's outputs by numbers, waiting for the GPU only once.
+    """Convert a criterion's output tensors on a GPU to numbers, waiting for the GPU only once.
 
     fairseq would wait for each figure separately.
     """
@@ -302,7 +302,7 @@ class SummarizationNLLConfig(FairseqDataclass):
 
 
 def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
-    """Raise ValueError if a loss needs attention that the model does not always have.
+    """Raise ValueError if a loss requires attention that the model does not always compute.
 
     Args:
         cfg: the criterion's options.
@@ -324,7 +324,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         large_vocabulary_trick: whether the model's softmax runs over candidates.
         adaptive_softmax: whether the model's words are in clusters (--adaptive-softmax-cutoff).
     """
-    # Criterions with these options can compute the likelihood of copied words and of candidates.
+    # Criterions with these options can compute the likelihood of copied words and candidate words.
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
@@ -398,7 +398,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # A dictionary without sentence marks returns the unknown word, which is treated as a word.
+        # A dictionary without sentence marks returns the index of the unknown word, which is treated as a word.
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -424,7 +424,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def update_is_taken(self, gradient_is_finite: bool) -> None:
-        """Record that the update is taken; called by the task before the optimiser's step.
+        """Record that the update is applied; called by the task before the optimiser's step.
 
         Args:
             gradient_is_finite: whether fairseq has checked the gradient; with --amp, it leaves the check to torch.
@@ -441,7 +441,7 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch, the number of words or summaries to divide it by, and the values to log.
 
-        The losses of coverage, extraction, inconsistency, selection and a closed-book decoder are added in training
+        The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added in training
         only. Validation losses are thus comparable before and after the start of coverage, and between models with and
         without the other losses.
 
@@ -486,7 +486,7 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run a model, requesting only the words that the loss of the target (N, T) needs."""
+        """Run a model, requesting only the words that are needed for the loss of the target (N, T)."""
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
@@ -499,7 +499,7 @@ class SummarizationNLL(FairseqCriterion):
             Negative log-likelihood and smoothed loss, each (N, T); a mask (N, T), False at padding; figures to log,
             each (N, T).
         """
-        # The logits of models from outside this project have a column for every known word.
+        # Models from outside this project return logits with a column for every known word.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
@@ -543,7 +543,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Add up values (N, T), which are 0 at padding, with a weight (N,) per row.
+        """Compute the weighted sum of values (N, T), which are 0 at padding, with one weight (N,) per row.
 
         With --length-normalised, the values of each summary are averaged over its words before they are added up.
         """
@@ -607,7 +607,7 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers, and log them per word or per summary; losses are in bits."""
+        """Add up the figures from all batches and workers, and log them per word or per summary; losses are in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,8 +1,8 @@
 """``--optimizer muon``: orthogonal steps for linear layers, Adam for everything else.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) moves a weight matrix along the orthogonal matrix
-that is nearest to its momentum, so that all directions learn at the same rate, including rare ones. Let W (m, n) be the
-weight, G its gradient, M its momentum, and U S V^T the singular value decomposition of G + mu M:
+that is nearest to its momentum, so that all directions, including rare ones, are learned at the same rate. Let W (m, n)
+be the weight, G its gradient, M its momentum, and U S V^T the singular value decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
@@ -112,10 +112,10 @@ class MuonConfig(FairseqDataclass):
 
 @register_optimizer("muon", dataclass=MuonConfig)
 class Muon(FairseqAdam):
-    """Muon for the matrices of linear layers, and Adam for other parameters; see the module's docstring.
+    """Muon for the weight matrices of linear layers, and Adam for other parameters; see the module's docstring.
 
     Raises:
-        ValueError: the parameters include no such matrix, or the momentum is not from 0 to below 1.
+        ValueError: no parameter is such a matrix, or the momentum is not in [0, 1).
     """
 
     def __init__(self, cfg: Any, params: Iterable[Tensor]):
@@ -134,5 +134,5 @@ class Muon(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False, because matrices have to stay separate."""
+        """Return False, because matrices must not be merged with other parameters."""
         return False

@@ -254,7 +254,7 @@ _SEARCHES = (
 
 
 def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
-    """Collect the arguments of SummaryGenerator that fairseq does not pass.
+    """Collect the arguments that SummaryGenerator requires but fairseq does not pass.
 
     Args:
         cfg: the task's options.
@@ -265,12 +265,12 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     """
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
-    options["keep_attention"] = False  # fairseq's commands use the attention only for alignments
+    options["keep_attention"] = False  # fairseq's commands use attention only for alignments
     options["max_len_per_document"] = True
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
     for name, value in options.items():  # fairseq's enumerations of choices are not strings
         options[name] = str(value) if isinstance(value, Enum) else value
-    # The configuration of the hub converts True and False to strings.
+    # fairseq's hub configuration converts True and False to strings.
     given = {True: "", "True": "", False: None, "False": None}.get(
         options.get("replace_unk"), options.get("replace_unk")
     )
@@ -278,7 +278,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # With a dictionary of replacements (--replace-unk FILE), fairseq replaces words according to our alignment.
+        # With a replacement dictionary (--replace-unk FILE), fairseq replaces words according to our alignment.
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 

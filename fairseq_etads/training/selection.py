@@ -1,9 +1,10 @@
-"""The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of a selector's labels.
+"""The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of the labels for a content selector.
 
 The first criterion is for labels of words or sentences, the second for sentences in the order of a summary.
 
 A criterion for models that select words or sentences sets ``trains_selectors = True``. It sets ``reads_labels = True``
-if it learns the labels of etads-labels. It sets False if it uses no labels, whatever kind of labels the model has.
+if it learns from the labels that etads-labels creates, and ``reads_labels = False`` if it does not use labels, whatever
+kind of labels the model expects.
 """
 
 import math
@@ -32,7 +33,7 @@ class SelectionNLL(FairseqCriterion):
     """Negative log-likelihood of labels: the mean over words, or the mean over each document's sentences.
 
     The criterion logs the loss in bits. It also logs figures over all units: "auc", the area under the ROC curve; "f1",
-    the best F1 of any threshold; "f1_threshold", this threshold; and "positive", the share of units labelled 1.
+    the F1 at the best threshold; "f1_threshold", that threshold; and "positive", the share of units with label 1.
     """
 
     trains_selectors = True
@@ -108,8 +109,9 @@ class ExtractorNLLConfig(FairseqDataclass):
 class ExtractorNLL(FairseqCriterion):
     """Mean negative log-likelihood of the sentences that match the summary's sentences, in order.
 
-    The criterion does not model the end of the selection, and a selected sentence can become probable again. It logs
-    the loss in bits, and "accuracy", the share of steps at which the right sentence is the most probable one.
+    The criterion does not model where the selection ends, and a sentence that was already selected can become probable
+    again. It logs the loss in bits, and "accuracy", the share of steps at which the right sentence is the most probable
+    one.
     """
 
     trains_selectors = True
@@ -153,7 +155,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Drop the numbers of sentences (B, T) that are ``most`` or larger, and fill up with -1 on the right."""
+    """Drop sentence numbers (B, T) that are ``most`` or larger, and fill the row up with -1 on the right."""
     kept = (labels >= 0) & (labels < most)
     order = (~kept).int().argsort(dim=1, stable=True)  # puts the remaining sentences first, in order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -58,16 +58,16 @@ class SummarizationTask(FairseqTask):
     """fairseq task for summarising documents.
 
     The task's state in a checkpoint contains the truncation lengths and the fingerprints of the dictionaries.
-    Generation therefore truncates documents as in training, and refuses any other dictionary.
+    Generation therefore truncates documents as in training, and rejects any other dictionary.
 
     Attributes:
         factors: the source factors of the data, and the factors that the models read.
         labels: the labels and probabilities in batches.
-        data_checks: compares the data with their checksums.
+        data_checks: the object that compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
         trained_by: the criterion of a model that selects words or sentences; None for other models.
-        summary_lengths: percentiles of the lengths of the truncated training summaries; None if unknown.
-        extra_updates: the updates of --auxiliary-task between updates of summarisation; None without this option.
+        summary_lengths: length percentiles of the truncated training summaries; None if unknown.
+        extra_updates: the updates for --auxiliary-task between summarisation updates; None without this option.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -124,10 +124,10 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # new words are added, so that words that are in no file can also be copied
+        src_dict.grows = True  # new words are added, so that words that occur in no file can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # Both sides then share a dictionary, but differ in the number of known words.
+            # Source and target then share a dictionary, but differ in the number of known words.
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
@@ -185,7 +185,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def trains_auxiliary_task(self) -> bool:
-        """Tell whether the model will also be trained with --auxiliary-task."""
+        """Return whether the model will also be trained with --auxiliary-task."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
@@ -219,16 +219,16 @@ class SummarizationTask(FairseqTask):
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave out data iterators, which cannot be pickled and are rebuilt on demand."""
+        """Return the state without data iterators, which cannot be pickled and are rebuilt on demand."""
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
     def is_loading(self) -> bool:
-        """Tell whether a checkpoint is being loaded, without training a new model."""
+        """Return whether a checkpoint is being loaded, rather than a new model trained."""
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batches, which are the same in a resumed training as in an uninterrupted one.
+        """Return fairseq's batches, which are the same in a resumed run as in an uninterrupted one.
 
         fairseq 0.12.3 draws the batches of all epochs at once. The seed is --seed plus the epoch in which the process
         starts.
@@ -258,7 +258,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """Run the forward and backward pass of a batch, after telling the criterion the number of the update."""
+        """Pass the number of the update to the criterion, and run the forward and backward passes of a batch."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -268,7 +268,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """Run the optimiser's step of an update, and any extra updates that are scheduled after it."""
+        """Run the optimiser's step, and any extra updates that are scheduled after this update."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -280,7 +280,7 @@ class SummarizationTask(FairseqTask):
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """Compute the loss of a batch, log samples and, with ``--eval-rouge``, score generated summaries with ROUGE."""
         self.data_checks.check_unchanged()
-        if not sample:  # fairseq-validate passes this to a worker that has no batch left
+        if not sample:  # fairseq-validate passes an empty batch to a worker that has no batches left
             return torch.zeros(()), 0, {}
         loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
         if self._summaries is not None:
@@ -289,7 +289,7 @@ class SummarizationTask(FairseqTask):
 
     @contextlib.contextmanager
     def without_summaries(self) -> Iterator[Sequence[str]]:
-        """Validate without generating summaries inside the block, and yield the names of the omitted metrics."""
+        """Inside the block, validate without generating summaries; yield the names of the omitted metrics."""
         summaries, self._summaries = self._summaries, None
         try:
             yield METRICS if self.cfg.eval_rouge else ()
@@ -315,7 +315,7 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first folder
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # all folders are checked now, not when a later epoch reads them
+        for path in paths:  # all folders are checked now rather than in the epoch that reads them
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -453,7 +453,9 @@ class SummarizationTask(FairseqTask):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate summaries. The summaries of documents without words are empty; a warning reports their number."""
+        """Generate summaries. Documents without words have empty summaries, and a warning reports the number of such
+        documents.
+        """
         self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
@@ -491,7 +493,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state for a checkpoint: truncation lengths, dictionary fingerprints, the lengths of summaries."""
+        """Return the state for a checkpoint: truncation lengths, dictionary fingerprints and summary lengths."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -504,7 +506,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
+        """Before training starts or resumes with a checkpoint's weights, check that the dictionaries match.
 
         Args:
             state: state of the task in the checkpoint; empty if another task wrote the checkpoint.
@@ -520,7 +522,7 @@ class SummarizationTask(FairseqTask):
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Use the checkpoint's truncation lengths unless options set them, and refuse any other dictionary.
+        """Use the checkpoint's truncation lengths unless options set them, and reject any other dictionary.
 
         fairseq calls this method when it loads models to generate, validate or score. When training resumes, only the
         dictionaries are compared (:meth:`check_resumed`), and the command's own options apply, as usual in fairseq.
@@ -532,14 +534,14 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # An ensemble uses the shortest length, because no model can read more tokens than it was trained with.
+            # An ensemble uses the shortest length, because a model cannot read more tokens than in training.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Return the maximum lengths of source and target after truncation, including the end symbol."""
+        """Return the maximum lengths of the source and the target after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:

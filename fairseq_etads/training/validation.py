@@ -1,4 +1,4 @@
-"""Summaries in validation: their ROUGE (``--eval-rouge``), and samples to read (``--validation-samples``)."""
+"""Summaries in validation: their ROUGE scores (``--eval-rouge``), and samples to read (``--validation-samples``)."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Refuse a ``--best-checkpoint-metric`` that would fail hours later or select the worst checkpoint.
+    """Reject a ``--best-checkpoint-metric`` that would fail hours later or select the worst checkpoint.
 
     Raises:
         ValueError: the metric is a ROUGE score, but ROUGE is not computed or would be minimised.
@@ -95,15 +95,15 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 class ValidationSummaries:
     """Summaries of the first documents of a validation set, for ROUGE and for samples in the log.
 
-    Samples are logged as text. Without ``--eval-rouge-detok``, the kind of words is detected from the dictionary
-    (:func:`detect_words`), and ROUGE is computed on the words of the data.
+    Samples are logged as text. Without ``--eval-rouge-detok``, the kind of tokenisation is detected from the dictionary
+    (:func:`detect_words`), and ROUGE is computed on the words in the data.
 
     Workers log sums over documents and the number of documents, so that the means depend neither on batches nor on the
     number of workers. The generator is built for the first batch of a validation and dropped before the next training
     step. Otherwise, its copies of the model would become outdated and use memory during training.
 
     Args:
-        task: the summarisation task, which builds the generator and has the dictionary.
+        task: the summarisation task, which provides the generator and the dictionary.
         cfg: the task's options.
 
     Raises:
@@ -147,7 +147,7 @@ class ValidationSummaries:
 
     @staticmethod
     def wanted(cfg: Any) -> bool:
-        """Tell whether the options request summaries in validation."""
+        """Return whether the options request summaries in validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
@@ -159,7 +159,7 @@ class ValidationSummaries:
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Join the subwords of a text to words, and replace the Penn Treebank's names of brackets by brackets.
+        """Join the subwords of a text into words, and replace the Penn Treebank's bracket names with brackets.
 
         Args:
             tokens: ids (T,) of the dictionary.
@@ -169,7 +169,7 @@ class ValidationSummaries:
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # the decoder recognises the unknown word by this name only
+        else:  # the decoder recognises only this name of the unknown word
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
@@ -238,14 +238,14 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # Sampling (--eval-rouge-args) draws random numbers, which must not change the numbers that training draws.
+        # Sampling (--eval-rouge-args) draws random numbers, but must not change the random numbers that training draws.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
-        """Log the sums over all workers, from which fairseq derives the means at the end of a validation."""
+        """Log the sums over all workers. At the end of a validation, fairseq derives the means from these sums."""
         if not any("_rouge_documents" in output for output in logging_outputs):
             return
         for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):
