@@ -241,7 +241,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # None marks options that were not given, because --like excludes given options.
+    # None marks options that were not given, because --like cannot be combined with any that were.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
     add("out", metavar="OUT", type=Path, help="folder to write")

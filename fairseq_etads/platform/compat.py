@@ -529,7 +529,7 @@ register_optimizer_step_post_hook(_count_step)
 def optimizer_steps() -> int:
     """Return the number of steps of torch's optimisers in this process since this module was imported.
 
-    Version counters of parameters do not show these steps, because fairseq's optimisers change ``parameter.data``.
+    The parameters' version counters do not record these steps, because fairseq's optimisers modify ``parameter.data``.
     """
     return _optimizer_steps
 

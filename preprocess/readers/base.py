@@ -47,7 +47,7 @@ class Reader:
         """Add the options that are specific to this corpus."""
 
     def splits(self) -> List[str]:
-        """List the splits in the input, out of train, valid and test.
+        """List which of the splits ``train``, ``valid`` and ``test`` the input contains.
 
         Raises:
             InputError: the input is missing or has another format.
