@@ -247,7 +247,7 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value, which fairseq replaces by "@@ "."""
+    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value (fairseq then sets it to "@@ ")."""
     return "" if replace_unk == "@@ " else replace_unk
 
 

@@ -111,8 +111,8 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         add(
             "--delimiter",
             metavar="CHAR",
-            help='for CSV and TSV: separator of cells, a character or "tab" (default: comma, tab, semicolon or bar, '
-            "depending on the header)",
+            help='for CSV and TSV: cell separator, a single character or "tab" (default: comma, tab, semicolon or '
+            "vertical bar, depending on the header)",
         )
         add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
         add(

@@ -21,8 +21,8 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=3,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of begin symbols before and end symbols after a document, which attention can use "
-            "(0: only the usual end symbol)",
+            "help": "number of extra symbols that attention can use: begin symbols before each document and end "
+            "symbols after it (0: only the usual end symbol)",
         },
     )
     context_size: int = field(

@@ -67,13 +67,13 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         default=0.998,
         metadata={
             "bounds": Bounds(0, most=1),
-            "help": "weight (gamma) of the loss from rewards; the likelihood of the references, with additions such as "
-            "--coverage-loss, has the weight 1 - gamma",
+            "help": "weight (gamma) of the reward loss; the likelihood loss, including terms such as --coverage-loss, "
+            "has the weight 1 - gamma",
         },
     )
     rl_max_len: int = field(
         default=100,
-        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens of a sampled summary"},
+        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens in a sampled summary"},
     )
     rl_samples: int = field(
         default=1, metadata={"bounds": SIZE, "help": "number of summaries sampled for each document"}
