@@ -24,6 +24,7 @@ from .attention import (
     sinusoidal_position,
     temporal_attention,
 )
+from .consensus import consensus
 from .encoder import aggregate, encoder_gate
 from .entailment import decomposable_attention, edit_distances, entail_s2s, raml_weights, selective_gate
 from .explicit_selection import explicit_selection, selection_loss
@@ -302,6 +303,12 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "copy_history",
             "layers.continuation.CopyHistory",
             "layers/test_continuation.py::test_the_features_are_those_of_the_loop",
+        ),
+        Equation(
+            "docs/decoding.md, consensus",
+            "consensus",
+            "search.content.consensus.consensus",
+            "search/test_consensus.py::test_the_consensus_is_the_mean_over_the_others",
         ),
     ],
     "Pointer-generator, See et al. 2017": [

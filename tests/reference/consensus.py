@@ -3,7 +3,7 @@
 from .parts import lcs
 
 
-def rouge_n(one, other, order):
+def _rouge_n(one, other, order):
     first = [tuple(one[start : start + order]) for start in range(len(one) - order + 1)]
     second = [tuple(other[start : start + order]) for start in range(len(other) - order + 1)]
     size, left, common = len(first) + len(second), list(second), 0
@@ -14,7 +14,7 @@ def rouge_n(one, other, order):
     return 2 * common / size if size else 0.0
 
 
-def rouge_l(one, other):
+def _rouge_l(one, other):
     size = len(one) + len(other)
     return 2 * lcs(one, other) / size if size else 0.0
 
@@ -26,6 +26,6 @@ def consensus(hypotheses, counts):
         scores = []
         for place, other in enumerate(hypotheses):
             if place != number and counts[place]:
-                scores.append((rouge_n(one, other, 1) + rouge_n(one, other, 2) + rouge_l(one, other)) / 3)
+                scores.append((_rouge_n(one, other, 1) + _rouge_n(one, other, 2) + _rouge_l(one, other)) / 3)
         means.append(sum(scores) / len(scores) if scores else 0.0)
     return means

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from reference import consensus as by_loops
+from reference import consensus as consensus_by_loops
 from reference.parts import lcs
 from rouge_score import rouge_scorer
 
@@ -19,7 +19,7 @@ def test_the_consensus_is_the_mean_over_the_others(seed):
     r = random.Random(seed)
     hypotheses = [text(r) for _ in range(6)]
     for counts in ([True] * 6, [r.random() < 0.5 for _ in range(6)], [False] * 6):
-        assert consensus(hypotheses, counts) == pytest.approx(by_loops.consensus(hypotheses, counts))
+        assert consensus(hypotheses, counts) == pytest.approx(consensus_by_loops(hypotheses, counts))
 
 
 def test_similarity_is_the_mean_of_three_rouge_scores():
