@@ -222,7 +222,7 @@ def test_text_without_summaries_is_refused(tmp_path, capsys):
     assert "it has no train.target, valid.target or test.target" in capsys.readouterr().err
     (tmp_path / "train.target").write_text("a b\n")
     assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
-    assert "no sentence of 3 or more words" in capsys.readouterr().err
+    assert "no sentence has 3 or more words" in capsys.readouterr().err
 
 
 def test_a_training_without_pairs_is_refused(tmp_path, pairs):
