@@ -116,7 +116,10 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
             ["a.txt", "--lines", "-o", "x", "--document", "5"],
             "--document 5: no such id, name or number; the 4 documents",
         ),
-        (["a.txt", "-o", "x", "--document", "2"], "the 1 documents are numbered from 1; --lines reads every line as one"),
+        (
+            ["a.txt", "-o", "x", "--document", "2"],
+            "the 1 documents are numbered from 1; --lines reads every line as one",
+        ),
         (["a.txt", "-o", "x", "--document", "0"], "--document 0: no such id"),
         (["b.txt", "-o", "x"], "FILE b.txt: no such file or folder"),
         (["a.txt", "-o", "x", "--summary", "w1", "--beam", "2"], "--beam has no effect with --summary"),
