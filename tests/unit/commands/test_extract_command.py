@@ -95,7 +95,7 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     assert extract(data, "--by", "labels") == extract(data, "--by", "oracle", "--truncate-source", "9")
     assert make_labels([str(data), "--kind", "distribution", "--subset", "test", "--out", str(data), *labels]) == 0
     assert main([str(data), str(data / "out.txt"), "--by", "labels", "--labels", str(data)]) == 2
-    assert "labels.sentences.test has distributions" in capsys.readouterr().err
+    assert "labels.sentences.test contains distributions" in capsys.readouterr().err
 
 
 def test_only_what_is_read_is_extracted(data):
