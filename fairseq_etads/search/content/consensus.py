@@ -1,9 +1,9 @@
 """Consensus of hypotheses: the mean ROUGE of each hypothesis against the other ones."""
 
 from collections import Counter
-from typing import Dict, List, Sequence
+from typing import List, Sequence
 
-from .features import grams
+from ...text.subsequences import lcs_length, ngrams
 
 
 def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
@@ -30,25 +30,9 @@ def similarity(one: Sequence[str], other: Sequence[str]) -> float:
     """Mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of two texts, as one sentence each."""
     common = [_common_grams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
-    rows = [*zip(common, sizes), (longest_common_subsequence(one, other), sizes[0])]
+    rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]
     return sum(2 * number / size for number, size in rows if number) / len(rows)
 
 
 def _common_grams(one: Sequence[str], other: Sequence[str], order: int) -> int:
-    return sum((Counter(grams(one, order)) & Counter(grams(other, order))).values())
-
-
-def longest_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
-    """Compute the length of the longest common subsequence by Hyyrö's algorithm (2004).
-
-    Bit i of a number belongs to ``one[i]``.
-    """
-    places: Dict[str, int] = {}
-    for place, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << place
-    everywhere = (1 << len(one)) - 1
-    free = everywhere  # a 0 for each word of the longest common subsequence so far
-    for word in other:
-        matches = free & places.get(word, 0)
-        free = ((free + matches) | (free - matches)) & everywhere
-    return len(one) - bin(free).count("1")
+    return sum((Counter(ngrams(one, order)) & Counter(ngrams(other, order))).values())

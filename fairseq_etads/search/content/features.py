@@ -11,6 +11,8 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from ...text.subsequences import ngrams
+
 Gram = Tuple[str, ...]
 Item = Tuple[Gram, int]
 Sentences = Sequence[Sequence[str]]
@@ -25,19 +27,14 @@ WIDTHS = {1: 21, 2: 26}
 """Number of words in a gram -> number of features."""
 
 
-def grams(words: Sequence[str], order: int) -> Iterator[Gram]:
-    """Iterate over the grams of ``order`` words in a text."""
-    return zip(*(words[start:] for start in range(order)))
-
-
 def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams of a summary, which may cross sentences as in ROUGE."""
-    return Counter(grams([word for sentence in sentences for word in sentence], order))
+    return Counter(ngrams([word for sentence in sentences for word in sentence], order))
 
 
 def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams of a document, within sentences."""
-    return Counter(gram for sentence in sentences for gram in grams(sentence, order))
+    return Counter(gram for sentence in sentences for gram in ngrams(sentence, order))
 
 
 class Priors:
@@ -156,7 +153,7 @@ def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
     """Map each gram to the indices of the sentences that contain it, in order, once per occurrence."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
-        for gram in grams(sentence, order):
+        for gram in ngrams(sentence, order):
             found.setdefault(gram, []).append(number)
     return found
 

@@ -7,7 +7,8 @@ from reference import consensus as consensus_by_loops
 from reference.parts import lcs
 from rouge_score import rouge_scorer
 
-from fairseq_etads.search.content.consensus import consensus, longest_common_subsequence, similarity
+from fairseq_etads.search.content.consensus import consensus, similarity
+from fairseq_etads.text.subsequences import lcs_length
 
 
 def text(r, longest=8):
@@ -37,7 +38,7 @@ def test_common_subsequences_have_the_length_that_loops_find():
     r = random.Random(2)
     for _ in range(100):
         one, other = text(r, 10), text(r, 10)
-        assert longest_common_subsequence(one, other) == lcs(one, other)
+        assert lcs_length(one, other) == lcs(one, other)
 
 
 def test_a_single_hypothesis_has_no_consensus():
