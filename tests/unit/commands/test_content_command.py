@@ -124,7 +124,7 @@ def test_a_missing_model_is_named(made, tmp_path, capsys):
     (tmp_path / "probabilities.sentences.test").write_bytes((path / "probabilities.sentences.test").read_bytes())
     arguments = [str(path / "prepared"), str(tmp_path / "no.txt"), "--by", "content", "--selection", str(tmp_path)]
     assert extract(arguments) == 2
-    assert f"there is no {tmp_path}/content.npz; etads-content {tmp_path} makes it" in capsys.readouterr().err
+    assert f"there is no {tmp_path}/content.npz; create it with etads-content {tmp_path}" in capsys.readouterr().err
 
 
 def test_a_network_learns_what_no_line_separates():
