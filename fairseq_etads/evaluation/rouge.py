@@ -114,7 +114,7 @@ class Settings:
         stem: whether to compare Porter stems.
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, from the
             WordNet lists of ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl replaces them, rouge-score does
-        not).
+            not).
         sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
         backend: "python" or "perl".
         multi: treatment of several references: the "best" by F1, for each pair and metric, or their "average", with

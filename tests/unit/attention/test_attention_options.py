@@ -88,7 +88,7 @@ def test_heads_begin_at_the_query_and_its_neighbours_with_scopes_of_so_many_toke
 def test_bad_scopes_are_refused_in_words(value):
     with pytest.raises(ValueError) as error:
         parse_scopes(value, 4)
-    for part in (f'--focus-initial-scope "{value}"', "choose tokens", '"half"'):
+    for part in (f'--focus-initial-scope "{value}"', "choose a number of tokens", '"half"'):
         assert part in str(error.value)
 
 
