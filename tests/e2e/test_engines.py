@@ -99,7 +99,7 @@ def check_options(program, words, folder):
         result = run_command(
             [program, "nowhere", *words, "--cpu", "--distributed-world-size", "1"], folder, check=False
         )
-        assert 'the data folder (DATA) "nowhere" does not exist' in result.stdout, result.stdout[-2000:]
+        assert 'data folder (DATA) "nowhere" does not exist' in result.stdout, result.stdout[-2000:]
         return
     script = str(ROOT / program) if "/" in program else program
     given = {word for word in words if re.fullmatch(r"--[a-z][\w-]*", word)}
