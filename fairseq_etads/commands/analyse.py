@@ -1,4 +1,5 @@
-"""The command ``etads-analyse``: compare the summaries of several systems by ROUGE, novelty, repetition and length."""
+"""The command ``etads-analyse``: compare the summaries of several systems by ROUGE, novelty, repetition, length
+and the facts that their documents contain."""
 
 import argparse
 import json
@@ -27,6 +28,8 @@ COLUMN_HEADINGS = {
     **{f"novel {n}-grams": f"new {n}" for n in NGRAM_ORDERS},
     "novel sentences": "new sent.",
     **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
+    "found numbers": "numbers",
+    "found names": "names",
 }
 """Heading of each figure's column in the table."""
 
@@ -35,17 +38,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Report ROUGE and the percentages of copied, new and repeated n-grams for any number of systems.",
+        description="Report ROUGE, the percentages of copied, new and repeated n-grams, and how many of the summaries' "
+        "numbers and names occur in the document, for any number of systems.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not occur
-  in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N:
-  percentage of its N-grams that occur earlier in the summary. The second table shows how many of the copied bigrams
-  come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE for standard input. Files may
-  be compressed (.gz, .xz, .bz2, .zst).""",
+  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
+  occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
+  N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
+  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows how
+  many of the copied bigrams come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE
+  for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
@@ -130,9 +135,10 @@ def _analyse_all(
     analysers = {name: Analyser() for name in systems}
     for number, text in enumerate(tqdm(sources, desc="n-grams", unit=" documents", disable=None)):
         sentences = split_summary(text, settings.sentence_mark, split_sentences=False)
-        source = Source([word for sentence in sentences for word in words(sentence)])
+        source = Source([word for sentence in sentences for word in words(sentence)], text)
         for name, analyser in analysers.items():
-            analyser.add(source, [words(sentence) for sentence in systems[name][number]])
+            written = systems[name][number]
+            analyser.add(source, [words(sentence) for sentence in written], written)
     return {name: analyser.result() for name, analyser in analysers.items()}
 
 

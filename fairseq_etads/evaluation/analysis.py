@@ -1,4 +1,4 @@
-"""Analyse summaries: novel and repeated n-grams, lengths, the source of copied bigrams, and simple extracts.
+"""Analyse summaries: novel and repeated n-grams, lengths, copied bigrams, numbers and names; extract simple summaries.
 
 N-grams extend across the sentences of a text. A system's figure is the mean over the summaries for which the figure is
 defined. For example, a summary of two words contains no trigrams.
@@ -19,6 +19,7 @@ NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
 # In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
+_NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
     "space": str.split,
@@ -36,9 +37,12 @@ class Source:
 
     Args:
         words: words of the document.
+        text: the document as it is written, for :meth:`numbers_found` and :meth:`names_found`.
     """
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], text: str = ""):
+        self._numbers = set(_NUMBER.findall(text))
+        self._text_words = set(_WORD.findall(text.lower()))
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
         for position, bigram in enumerate(ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
@@ -63,6 +67,27 @@ class Source:
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
+
+    def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
+        """Compute the share of a summary's numbers that the document contains; None without numbers.
+
+        Args:
+            sentences: sentences of the summary as they are written. "3.5", "1,000" and "10:30" are one number each.
+        """
+        numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
+        return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
+
+    def names_found(self, sentences: Sequence[str]) -> Optional[float]:
+        """Compute the share of a summary's names that the document contains in any case; None without names.
+
+        A name is a word that begins with a capital letter and is not the first word of a sentence. Lower-cased
+        summaries therefore contain no names.
+
+        Args:
+            sentences: sentences of the summary as they are written.
+        """
+        names = [word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
+        return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """Count the bigrams of a summary that come from each tenth of the document (10,).
@@ -106,12 +131,13 @@ class Analyser:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
-    def add(self, source: Source, sentences: Sequence[Sequence[str]]) -> None:
+    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
         """Add a summary.
 
         Args:
             source: the document.
             sentences: words of each sentence in the summary.
+            texts: the same sentences as they are written, for the figures of numbers and names.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -125,8 +151,10 @@ class Analyser:
         values["novel sentences"] = source.novel_sentences(sentences)
         for order in NGRAM_ORDERS:
             values[f"repeated {order}-grams"] = repeated_ngrams(words, order)
+        values["found numbers"] = source.numbers_found(texts)
+        values["found names"] = source.names_found(texts)
         for name, value in values.items():
-            is_share = value is not None and name.startswith(("novel", "repeated"))
+            is_share = value is not None and name.startswith(("novel", "repeated", "found"))
             self._values.setdefault(name, []).append(100 * value if is_share else value)
         self._tenths += source.copied_bigrams(words)
 
