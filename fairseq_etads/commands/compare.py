@@ -231,7 +231,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
     """Compare two systems by likelihood. Returns the report as a dictionary of JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the likelihoods belong to different words.
+        InputError: a run cannot be scored, or the likelihoods of the runs cannot be compared.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]

@@ -51,7 +51,7 @@ examples:
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Return a label for each run in the legend: the last parts of its path, as few as make the labels unique."""
+    """Return a unique label for each run in the legend. Labels consist of the last components of the paths."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]

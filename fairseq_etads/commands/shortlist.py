@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: find the summary words that go with each document word, for fast decoding."""
+"""The command ``etads-shortlist``: find the summary words that are associated with each document word."""
 
 import argparse
 import sys

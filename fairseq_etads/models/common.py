@@ -106,7 +106,7 @@ class PositionedModel(SummarizationModel):
         """Load weights.
 
         Raises:
-            ValueError: the weights were trained with another dictionary or with other truncation lengths.
+            ValueError: the weights were trained with a different dictionary or different truncation lengths.
         """
         for side, part in (("source", self.encoder), ("target", self.decoder)):
             check_words(state_dict, side, part)

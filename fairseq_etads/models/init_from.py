@@ -136,8 +136,8 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
     """Rename the weights in ``weights`` that have other names in older versions of fairseq."""
-    # fairseq's Transformer regards weights without a version buffer as written by its first version, and would change
-    # them. So add the current version.
+    # If weights have no version buffer, fairseq's Transformer assumes that its first version wrote them, and would
+    # convert them. To prevent this, add the current version.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -196,7 +196,7 @@ def _known_words(task: Any) -> Tuple[int, int]:
 
 
 class _Report:
-    """A report that groups the names of weights by whether and how they were loaded."""
+    """A report on the weights that were loaded, were loaded in part, or were not loaded."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option
@@ -217,7 +217,7 @@ class _Report:
         )
 
     def write(self, loaded: int, total: int) -> None:
-        """Log the report. It is a warning if a weight has another shape or most parameters were not loaded.
+        """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
             loaded, total: number of parameters that were loaded, and number of all parameters.

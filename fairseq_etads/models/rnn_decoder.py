@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a recurrent cell with attention. The papers' mechanisms are options."""
+"""The decoder of the recurrent family, a recurrent cell with attention. Options add mechanisms from the papers."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -99,7 +99,7 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
         words: vectors of the previous words (N, T, E).
 
     Returns:
-        T tensors (N, A), or T times None if the queries do not depend on the previous word.
+        A sequence of T tensors (N, A), or of T times None if the queries do not depend on the previous word.
     """
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
@@ -165,7 +165,7 @@ def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> O
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention and pointer, which is used only in training.
+    """A decoder without attention or a pointer, which is used only in training.
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
     Bansal 2018, section 3). It shares the initial state s_0, which is the output of the bridge, and the table of word

@@ -319,7 +319,7 @@ class SummaryAttention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached state like fairseq. A :class:`BeamState` reorders itself."""
+        """Reorder the cached state with fairseq's method. A :class:`BeamState` reorders itself."""
         if isinstance(incremental_state, BeamState):
             return incremental_state
         return super().reorder_incremental_state(incremental_state, new_order)
@@ -514,7 +514,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Compute input vectors (B, S, D) like fairseq, and add the neighbour inputs of ``--encoder-neighbours``."""
+        """Compute fairseq's input vectors (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -529,7 +529,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode source documents like fairseq, with source factors and additional outputs for the pointer.
+        """Encode source documents with fairseq's encoder, source factors and additional outputs for the pointer.
 
         Args:
             src_tokens: the source documents (B, S).
@@ -565,7 +565,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select documents like fairseq. The inputs of the pointer are selected too."""
+        """Select documents from the encoder's output, including the inputs of the pointer."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -658,7 +658,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade weights like fairseq, and drop the output layer's weight if --adaptive-softmax-cutoff replaces it."""
+        """Upgrade old weights. Drop the weight of the output layer if --adaptive-softmax-cutoff replaces this layer."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -695,7 +695,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         factors: Optional[Tensor] = None,
         **of_decoder: Any,
     ) -> NetOutput:
-        """Run the model like fairseq. Also pass source ``factors`` to the encoder and a ``request`` to the decoder."""
+        """Run the encoder and the decoder. The encoder reads ``factors``, and the decoder receives ``request``."""
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, factors=factors
         )

@@ -41,7 +41,7 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return modules by name, which are added to a recurrent model before its weights are initialised.
+        """Return modules, by name, to add to a recurrent model before its weights are initialised.
 
         Args:
             cfg: options of the model.

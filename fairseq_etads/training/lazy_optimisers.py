@@ -36,7 +36,7 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 
     All tables with a sparse gradient are replaced. The tables in ``tables`` are replaced even if their gradient is
     dense. At the end of the block, the rows and their optimiser states are written back. A tensor in the state is
-    treated as rows if its length is the same as the table's. This works for every optimiser that processes rows
+    divided into rows if it has the same length as the table. This works for every optimiser that processes rows
     independently.
     """
     dense = {id(table) for table in tables}
@@ -144,7 +144,7 @@ class LazyRows(FairseqOptimizer):
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip gradients like fairseq, but read only the rows that have a gradient. Returns the gradient norm."""
+        """Clip gradients, but read only the rows that have a gradient. Returns the norm of the gradients."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:

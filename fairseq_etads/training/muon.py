@@ -54,7 +54,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class MuonWithAdam(torch.optim.AdamW):
-    """torch's AdamW, with Muon for one group of parameters.
+    """torch's AdamW, except that Muon updates one group of parameters.
 
     Args:
         matrices: two-dimensional parameters, which Muon updates.

@@ -287,7 +287,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
 def _refuse_unknown(args: Any) -> None:
     """Raise ValueError if a configuration object contains a generation option that does not exist.
 
-    Other types of ``args`` are not checked, because they also contain other options.
+    Namespaces are not checked, because they also contain options that are not for generation.
     """
     if not isinstance(args, DictConfig):
         return

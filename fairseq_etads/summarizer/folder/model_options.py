@@ -66,7 +66,7 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
         extracts: whether the model is an extractor.
 
     Raises:
-        InputError: the architecture is not part of this project, or an option has no plain value.
+        InputError: the architecture is not part of this project, or the value of an option is not a plain value.
     """
     given = vars(plain_options(cfg))
     declared = _declared(architecture, extracts)

@@ -38,7 +38,7 @@ class Weights(tuple):
     """The weights α and the variant of the features for which they are intended.
 
     Attributes:
-        of_release: whether to compute the features like the authors' released code. For this code, the document's
+        of_release: whether to compute the features as in the authors' released code. For this code, the document's
             bigrams are (x_(j-2), x_j), and its trigrams are (x_(j-3), x_(j-2), x_j). The code compares them with
             adjacent words of the summary, so a copied phrase does not match. A word is reordered if its first
             occurrence in the document is before the first occurrence of the preceding word. The log-probability of the
@@ -175,7 +175,7 @@ class ExtractiveFeatures(ActiveTerm):
         vocabulary: Optional[OutputVocabulary],
         dictionary: Any,
     ) -> "ExtractiveFeatures":
-        """Prepare the features for the documents of a batch.
+        """Prepare the features for the documents in a batch.
 
         Args:
             net_input: input of the model, which contains "src_tokens" (B, S).
@@ -257,7 +257,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
 
     Args:
         document, summary: ids of the words, and :data:`NO_WORD` for tokens that are not words.
-        of_release: whether to compute the features like the authors' released code.
+        of_release: whether to compute the features as in the authors' released code.
     """
     near, far = Weights.of((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]

@@ -55,7 +55,7 @@ class ConvolutionalEncoder(FConvEncoder):
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select documents like fairseq, including the pointer's inputs, but without changing ``encoder_out``."""
+        """Select documents from the encoder's output, including the pointer's inputs, without changing it."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -165,7 +165,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Do nothing. fairseq's method drops attention weights, which options such as ``--replace-unknown`` need."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade weights like fairseq, and rename the output layer. fairseq's own ``fconv`` calls this layer fc3."""
+        """Upgrade old weights, and rename the output layer, which fairseq's own ``fconv`` calls fc3."""
         for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
             state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
@@ -209,7 +209,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare for generation like fairseq, but without a fixed beam size, because documents are not repeated."""
+        """Prepare the model for generation. The beam size is not fixed, because documents are not repeated."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

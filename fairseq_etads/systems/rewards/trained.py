@@ -125,7 +125,10 @@ class TokenJudge:
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
-        """Compute the probability that each premise entails its hypothesis, without sentence marks."""
+        """Compute the probability that each premise entails its hypothesis.
+
+        The texts must not contain sentence marks.
+        """
         words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found

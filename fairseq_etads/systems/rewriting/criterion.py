@@ -40,7 +40,9 @@ class ExtractorRLConfig(FairseqDataclass):
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
 class ExtractorRL(FairseqCriterion):
-    """Advantage actor-critic for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, section 3.1).
+    """Advantage actor-critic training for ``--arch pointer_extractor --learn-to-stop``.
+
+    See Chen and Bansal 2018, section 3.1.
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
     The abstractor rewrites each sentence with greedy search. Then,
