@@ -338,7 +338,7 @@ class SummarizationRL(SummarizationNLL):
         return texts
 
     def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
-        """Sum the negative product of gain and log-probability over the samples.
+        """Compute the policy loss: the sum of -gain times log-probability over all samples.
 
         Args:
             model: the model.
