@@ -327,8 +327,8 @@ _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **
 # the factors have a total width of 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: the width of states is 256, and the width of word vectors is 128. All other values come from
-# their code.
+# See et al. 2017, section 5: the width of states is 256, and the width of word vectors is 128. All other values come
+# from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,
     "encoder_hidden_size": 256,
