@@ -49,7 +49,7 @@ unchanged."""
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            # Most texts are lists of sentences; parse() reports the others, which are then split.
+            # Most texts are already lists of sentences; the few others are still split.
             self.splits_text = False
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
