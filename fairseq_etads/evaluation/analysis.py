@@ -63,7 +63,7 @@ class Source:
         Args:
             sentences: words of each sentence in the summary. Empty sentences are ignored.
 
-            Returns:
+        Returns:
             The fraction, or None if the summary contains no sentences.
         """
         real = [sentence for sentence in sentences if sentence]

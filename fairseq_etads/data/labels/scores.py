@@ -61,7 +61,7 @@ def best_f1(counts: Any) -> Tuple[float, float]:
     Args:
         counts: numbers of negative and of positive units in each bin, see :func:`roc_area`.
 
-        Returns:
+    Returns:
         The F1 score, and the threshold as a probability.
     """
     negative, positive = (list(map(float, row)) for row in counts)
