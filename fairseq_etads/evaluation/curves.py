@@ -59,7 +59,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
     Args:
         axes: matplotlib axes of the panel.
         name: name of the metric.
-        logs: name of each run -> its log.
+        logs: mapping from the name of each run to its log.
         kinds: mapping from the name of each validation set to its index.
     """
     for number, (run, log) in enumerate(logs.items()):
@@ -105,7 +105,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     """Plot metrics against the number of updates. Identical logs result in identical files.
 
     Args:
-        logs: name of each run -> its log.
+        logs: mapping from the name of each run to its log.
         path: path of the file to write. Its suffix determines the format.
         figures: names of the metrics to plot, each in its own panel; None to plot the metrics that :func:`panels`
             returns.
