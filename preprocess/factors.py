@@ -3,9 +3,9 @@
 The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. A subword has the
 same value as its word. These text files are converted to:
 
-    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: the factors in use, in their order
-    OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
-    OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
+    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: names of the factors, in order
+    OUT/bin/dict.factor-NAME.txt            fairseq dictionary of the values
+    OUT/bin/SPLIT.factor-NAME.bin, .idx     ids of the values and the end symbol, in fairseq's indexed format
 
 The paper does not describe how TF and IDF are binned. Here, *tf* is the number of occurrences of the word in the
 document (1, 2, ...), and the last bin also contains all greater numbers. *idf* is ln((1 + D) / (1 + df)), where D is

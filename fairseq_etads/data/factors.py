@@ -3,8 +3,8 @@
 The factors are stored in the data folder with the binarised words:
 
 DATA/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}
-DATA/dict.factor-NAME.txt            fairseq's dictionary of the values
-DATA/SPLIT.factor-NAME.{bin,idx}     fairseq's indexed data: one value per word, and the end symbol
+DATA/dict.factor-NAME.txt            fairseq dictionary of the values
+DATA/SPLIT.factor-NAME.{bin,idx}     ids of the values and the end symbol, in fairseq's indexed format
 """
 
 import json

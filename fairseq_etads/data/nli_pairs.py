@@ -37,7 +37,7 @@ def hide_digits(text: str) -> str:
 def punctuation_warning(words: Iterable[str], option: str) -> str:
     """Return a warning if the text does not seem to be tokenised, and otherwise an empty string.
 
-    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if a fraction of more than
+    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if more than a fraction
     :data:`MOST_PUNCTUATED` of the words end in punctuation.
 
     Args:

@@ -53,7 +53,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
     Args:
         pairs: dataset with the truncated pairs, a ``SummarizationDataset``.
-        dictionary: the dictionary of the summaries.
+        dictionary: dictionary of the summaries.
     """
     known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample(len(pairs))
@@ -94,7 +94,7 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
     Args:
         split, pairs, pointer: see :func:`check_data`.
-        dictionary: the dictionary of the summaries.
+        dictionary: dictionary of the summaries.
 
     Raises:
         ValueError: none of the sampled summaries contains a word that this kind of pointer could copy.
@@ -142,7 +142,7 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
 
     Args:
         documents: ids of each document in the split, shape (S,).
-        dictionary: the dictionary of the documents.
+        dictionary: dictionary of the documents.
         training: whether the split is used for training.
 
     Raises:

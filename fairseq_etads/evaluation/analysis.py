@@ -98,7 +98,7 @@ class Analysis:
 
     Args:
         figures: mapping from the name of each figure to its mean over the summaries for which it is defined, or to None
-            if it is undefined for all summaries. Fractions are in per cent.
+            if it is undefined for all summaries. Fractions are given in per cent.
         counted: mapping from the name of each figure to the number of summaries for which it is defined.
         positions: percentage of the copied bigrams that come from each tenth of the documents.
     """

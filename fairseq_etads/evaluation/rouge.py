@@ -350,8 +350,8 @@ def make_report(
 
     Args:
         references: number of references per hypothesis.
-        bootstrap: number of resamples for the intervals; 0: no intervals.
-        seed: seed of the resampling.
+        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
+        seed: seed for the resampling.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -383,18 +383,18 @@ def rouge(
 
     Args:
         hypotheses: n summaries. An empty summary scores 0 and is included in the means.
-        references: n texts, or several sets of n texts each, as in several files, which the setting ``multi`` combines.
-            An empty text is a missing reference. A summary without any other reference scores 0.
-        bootstrap: number of resamples for the intervals; 0: no intervals.
-        seed: seed of the resampling.
+        references: n texts, or several sets of n texts each, which the setting ``multi`` combines. An empty text means
+            that the reference is missing. A summary without any reference scores 0.
+        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
+        seed: seed for the resampling.
         jobs: number of processes. It does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
         settings: arguments of :class:`Settings`.
 
     Raises:
-        ValueError: there is nothing to score, counts differ, a single text is given instead of a sequence of texts, or
-            a number is too small.
-        TypeError: there is no such setting.
+        ValueError: there are no texts, the numbers of texts differ, a single text is given instead of a sequence of
+            texts, or a number is too small.
+        TypeError: a setting does not exist.
     """
     chosen = Settings(**settings)
     check_at_least(1, jobs=jobs)

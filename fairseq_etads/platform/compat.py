@@ -1,4 +1,4 @@
-"""Patch fairseq and torch. All code that depends on particular versions of them is in this module.
+"""Patch fairseq and torch. This module contains the code that depends on particular versions of these packages.
 
 :func:`install` is called when the plugin is imported. It can be called repeatedly.
 """
@@ -479,11 +479,11 @@ def install() -> None:
 
     The patches concern:
 
-    - checkpoints: safe loading, complete files, pickling of tasks, checks of ``--model-overrides``;
-    - fairseq-train: its loop, resuming, the end of its threads, batches that are empty;
-    - optimisers: marks of matrices in half precision, ``--fp16`` on CPUs, clear errors for unsupported optimisers,
-      gradient clipping with ``--cpu``, the loss scale of ``--amp``, the search for non-finite gradients;
-    - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` for words that are not pieces.
+    - checkpoints: safe loading, atomic copies, pickling of tasks, and checks of ``--model-overrides``;
+    - fairseq-train: the training loop, resuming, stopping threads, and empty batches;
+    - optimisers: marked matrices in half precision, ``--fp16`` on CPUs, error messages for unsupported optimisers,
+      gradient clipping with ``--cpu``, the loss scale of ``--amp``, and the search for non-finite gradients;
+    - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` with words that are not pieces.
     """
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):

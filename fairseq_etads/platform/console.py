@@ -225,10 +225,12 @@ def sentence(error: BaseException) -> str:
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     """Convert exceptions inside this context to one-line messages on stderr and to exit statuses.
 
-    - InputError, OSError and errors in ``more``: print the line "command: message"; exit status 2.
-    - Missing system of the package to which the command belongs: print one line; exit status 2.
-    - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so worker processes also end.
-    - Closed output pipe (``| head``): print nothing; exit status 141, like other tools.
+    - InputError, OSError or an exception in ``more``: "command: message" is printed, and the exit status is 2.
+    - The system to which the command belongs is not installed: one line is printed, and the exit status is 2.
+    - Ctrl-C, SIGTERM or SIGHUP: the exit status is 130, 143 or 129. ``finally`` clauses are executed, so worker
+      processes also end.
+    - The reader of the output pipe has closed it (``| head``): nothing is printed, and the exit status is 141, as in
+      other tools.
 
     Raises:
         SystemExit: the command ends with one of these statuses.

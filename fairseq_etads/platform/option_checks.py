@@ -3,8 +3,8 @@
 This module requires neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determine how the
 option is checked:
 
-- ``bounds``: the :class:`Bounds` of a number;
-- ``choices``: the valid values of a text, for a field that is not an enumeration;
+- ``bounds``: the :class:`Bounds` of a numeric option;
+- ``choices``: the valid values of a string option that is not an enumeration;
 - ``needs``: options or mechanisms of the model, written as on a command line ("--pointer switch"). If none of them is
   present, the option has no effect. ``without`` replaces the end of the message, "without --pointer switch";
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
@@ -87,8 +87,8 @@ def check_values(cfg: Any, config: Any) -> None:
     """Raise ValueError if the value of an option is outside its bounds or is not one of its choices.
 
     Args:
-        cfg: the values of the options.
-        config: the dataclass that declares the options.
+        cfg: values of the options.
+        config: dataclass that declares the options.
     """
     for option in fields(config):
         bounds, choices = option.metadata.get("bounds"), option.metadata.get("choices")
@@ -105,8 +105,8 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
     """Raise ValueError if an option that is given requires a missing option or excludes one that is present.
 
     Args:
-        cfg: the values of the options.
-        config: the dataclass that declares the options.
+        cfg: values of the options.
+        config: dataclass that declares the options.
         has: mechanisms of the model, and options that other dataclasses declare, written as on a command line. The
             options in ``config`` need not be included.
         skip: names of options that should not be checked.

@@ -117,7 +117,7 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate and save after an update if :func:`due` returns that this is necessary.
+        """Validate the model and save a checkpoint after an update, as decided by :func:`due`.
 
         This function replaces fairseq's function with the same name.
         """

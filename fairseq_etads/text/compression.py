@@ -114,7 +114,7 @@ class _Decompressed(io.RawIOBase):
     def _decompress(self, block: bytes) -> bytes:
         """Decompress at most about MOST_AT_ONCE bytes.
 
-        gzip always decompresses a whole block, which can become at most 1,032 times as large.
+        With gzip, a whole block is decompressed at once. It can become at most 1,032 times as large.
         """
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)

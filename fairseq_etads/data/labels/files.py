@@ -1,18 +1,19 @@
 """Read and write files of labels and probabilities. These files cannot be used with data to which they do not belong.
 
-    labels.words.SPLIT             from etads-labels --kind words
-    labels.sentences.SPLIT         from etads-labels --kind match, extract or distribution
-    probabilities.words.SPLIT, probabilities.sentences.SPLIT        from etads-select
+    labels.words.SPLIT             written by etads-labels --kind words
+    labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
+    probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
 The first line is a comment that contains a JSON object. The object describes how the file was created. Its entry
 "documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each further
 line belongs to one document. It consists of the first 16 hexadecimal digits of the document's hash, a tab, and fields
 separated by spaces:
 
-    words           a number for each token; "-" for sentence marks
-    sentences       in labels, a field for each sentence of the summary (with "extract", for each extracted sentence):
-                    the number of a sentence of the document or, with "distribution", pairs such as 0:0.25,3:0.75, or
-                    "-" for none. In probabilities, a number for each sentence of the document; "-" if it has no words
+    words           a number for each token, or "-" for a sentence mark
+    sentences       labels: a field for each summary sentence (for "extract": for each extracted sentence). The field is
+                    the number of a document sentence; for "distribution", it consists of pairs such as 0:0.25,3:0.75,
+                    or is "-" if there are none.
+                    probabilities: a number for each document sentence, or "-" if the sentence has no words
 """
 
 import hashlib
