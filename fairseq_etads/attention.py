@@ -155,7 +155,7 @@ def _saliency_attention(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """Compute :func:`saliency_attention` without recomputation. All intermediate values are stored for training."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
-    # G softmax(e) / sum equals softmax(e + log g); because of log 2, a logit of 0 does not change e.
+    # The normalised g softmax(e) equals softmax(e + log g). Because of log 2, a logit of 0 does not change e.
     if form == "normalised":
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:

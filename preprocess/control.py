@@ -55,7 +55,7 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Division of summaries into bins by their length in words.
+    """Bins into which summaries are divided by their length in words.
 
     Attributes:
         longest: maximum summary length in each bin, in increasing order. The last bin also contains all longer

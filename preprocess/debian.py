@@ -126,7 +126,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may belong to another release than the given file
+    if options.translation:  # the lists may belong to a different release
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages

@@ -77,8 +77,8 @@ def text_keys(pair: Pair) -> Set[str]:
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # Both the paragraphs and the whole line are split into sentences, because the output files contain only the whole
-    # line and can only be checked with its sentences.
+    # Both the paragraphs and the whole line are split into sentences. The output files contain only the whole line, so
+    # that only its sentences can be found when the files are checked.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = canonical(unit)

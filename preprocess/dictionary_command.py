@@ -1,4 +1,4 @@
-"""Build dictionaries from the command line: the command ``etads-dictionary``."""
+"""Build dictionaries for documents and summaries: the command ``etads-dictionary``."""
 
 import argparse
 import sys

@@ -138,7 +138,7 @@ def _damage(path: str) -> str:
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a file is an archive that torch.save has written and all of its checksums are correct."""
+    """Return whether a file is an archive that torch.save has written, with correct checksums."""
     if not zipfile.is_zipfile(path) or _damage(path):
         return False
     with zipfile.ZipFile(path) as archive:

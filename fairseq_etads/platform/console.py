@@ -280,7 +280,7 @@ def _open_closed_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Open() uses the lowest free file descriptor.
+            # The lowest free file descriptor is used by open().
             os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)

@@ -214,7 +214,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
             "--distributed-no-spawn"
         )
     options.distributed_rank = None  # the rank of a worker is start_rank plus the index of the worker
-    # Without this limit, torch would start as many threads as there are processors in each worker.
+    # Without this limit, each worker would start one thread per processor.
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:

@@ -6,7 +6,7 @@ All commands of this project write their files with this module:
   it is complete. If the process is killed, an existing file does not change.
 - :func:`locked` prevents other processes from writing to the same file or folder, and reports which process holds the
   lock. The lock is released when the process ends for any reason.
-- :func:`check_outputs` raises an error if an output is also an input, also if it is one through a link.
+- :func:`check_outputs` raises an error if an output file is also an input file, directly or through a link.
 """
 
 import contextlib

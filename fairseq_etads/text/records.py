@@ -191,7 +191,7 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """Return the noun for what is read as one document in inputs of this format."""
+    """Return the noun for the unit that is read as one document in this format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 

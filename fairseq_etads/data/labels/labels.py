@@ -115,9 +115,9 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # The dictionary ``free`` contains the sentences that have not been selected yet. Each value consists of two bit
-    # sets, for the summary's words and bigrams that occur in the sentence, and of the number of distinct words in the
-    # sentence.
+    # The dictionary ``free`` contains the sentences that have not been selected yet. Each value consists of a bit set
+    # for the summary's words in the sentence, a bit set for the summary's bigrams in the sentence, and the number of
+    # distinct words in the sentence.
     free = {}
     for number, sentence in enumerate(document):
         if sentence:
