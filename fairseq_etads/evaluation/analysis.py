@@ -1,4 +1,4 @@
-"""Analyse summaries: lengths, novel and repeated n-grams, positions of copied bigrams, and simple extracts.
+"""Analyse summaries: lengths, novel and repeated n-grams, copied bigrams, numbers and names, and simple extracts.
 
 N-grams may cross sentence boundaries. The figure of a system is the mean over all summaries for which the figure is
 defined. For example, figures about trigrams are undefined for a summary of two words.
@@ -19,6 +19,7 @@ NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
 # In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian may contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
+_NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
     "space": str.split,
@@ -32,13 +33,16 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
 
 
 class Source:
-    """N-grams of a document, which are collected once and compared with the summaries of all systems.
+    """N-grams, numbers and words of a document, which are collected once and compared with all systems' summaries.
 
     Args:
         words: words of the document.
+        text: document as a string, which is required for :meth:`numbers_found` and :meth:`names_found`.
     """
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], text: str = ""):
+        self._numbers = set(_NUMBER.findall(text))
+        self._text_words = set(_WORD.findall(text.lower()))
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
         for position, bigram in enumerate(ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
@@ -68,6 +72,27 @@ class Source:
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
+
+    def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
+        """Compute the fraction of a summary's numbers that also occur in the document, or None if there are no numbers.
+
+        Args:
+            sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" count as one number each.
+        """
+        numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
+        return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
+
+    def names_found(self, sentences: Sequence[str]) -> Optional[float]:
+        """Compute the fraction of a summary's names that also occur in the document, in upper or lower case.
+
+        A name is a word that begins with a capital letter and is not the first word of a sentence. Lower-cased
+        summaries therefore contain no names. The result is None if the summary contains no names.
+
+        Args:
+            sentences: sentences of the summary as strings.
+        """
+        names = [word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
+        return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """Count the bigrams of a summary that also occur in each tenth of the document, shape (10,).
@@ -115,12 +140,13 @@ class Analyser:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
-    def add(self, source: Source, sentences: Sequence[Sequence[str]]) -> None:
+    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
         """Add a summary.
 
         Args:
             source: document of the summary.
             sentences: words of each sentence in the summary.
+            texts: the same sentences as strings, from which the figures about numbers and names are computed.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -134,8 +160,10 @@ class Analyser:
         values["novel sentences"] = source.novel_sentences(sentences)
         for order in NGRAM_ORDERS:
             values[f"repeated {order}-grams"] = repeated_ngrams(words, order)
+        values["found numbers"] = source.numbers_found(texts)
+        values["found names"] = source.names_found(texts)
         for name, value in values.items():
-            is_share = value is not None and name.startswith(("novel", "repeated"))
+            is_share = value is not None and name.startswith(("novel", "repeated", "found"))
             self._values.setdefault(name, []).append(100 * value if is_share else value)
         self._tenths += source.copied_bigrams(words)
 
