@@ -37,18 +37,18 @@ def binarise(
     read: Checksums,
     dictionary: Optional[Path] = None,
 ) -> None:
-    """Write the dictionaries, the binarised text and the factors to ``out``, unless OUT/bin is already complete.
+    """Write the dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
     fairseq-preprocess binarises the text, and :func:`make_factors` computes the factors. The dictionary also contains
-    the documents' words (or subwords) that the model does not learn, so that a pointer model can copy them.
+    the words (or subwords) in documents that are outside the model's vocabulary, so that a pointer model can copy them.
 
     Args:
         out: output folder, which already contains tokens/.
-        text: folder with the raw text and the tags from which factors are computed.
-        like: folder of prepared data with the dictionaries to use; None to build new dictionaries.
-        read: checksums of ``out``, which detect changes to the input files. The files that are written next to OUT/bin
-            are added to these checksums.
-        dictionary: dictionary of the words to learn; None to learn the words of the training text.
+        text: folder with the raw text and the tags that are used to compute factors.
+        like: folder of prepared data whose dictionaries are used; None to build new dictionaries.
+        read: checksums of the files in ``out``, used to detect changes to the input files. Files that this function
+            writes next to OUT/bin are added to them.
+        dictionary: dictionary of the words that the model learns; None to build the vocabulary from the training text.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed since it was
@@ -79,7 +79,7 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Write the dictionaries and run fairseq-preprocess, with its output redirected to OUT/preprocess.txt."""
+    """Write the dictionaries, run fairseq-preprocess, and redirect its output to OUT/preprocess.txt."""
     # Without this call, fairseq's worker processes would be started with forkserver.
     multiprocessing.set_start_method("fork", force=True)
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
@@ -107,8 +107,8 @@ def _new_dictionaries(
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # Only the dictionary of documents needs a copy tail: when the model generates <unk>, a word from the tail can
-        # replace it.
+        # Only the source dictionary needs a copy tail. When the model generates <unk>, a word from the tail can replace
+        # it.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -129,7 +129,10 @@ def _new_dictionaries(
 
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Extend the dictionaries of ``like`` with new words of the documents; return options for fairseq-preprocess."""
+    """Extend the dictionaries in ``like`` with new words from the documents.
+
+    Return the options for fairseq-preprocess.
+    """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary
@@ -137,7 +140,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # If both dictionaries contain the same words, the ids must remain the same in both.
+    # If both dictionaries contain the same words, they must also assign the same ids after the extension.
     growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):

@@ -1,7 +1,7 @@
 """Add control words to documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
-Each training document starts with two control words. The first denotes the length of the reference summary, and the
-second denotes the newspaper. To request a summary with a certain length and style, insert the corresponding control
+Each training document starts with two control words. The first specifies the length of the reference summary, and the
+second specifies the newspaper. To request a summary of a certain length and style, insert the corresponding control
 words at the start of a new document.
 """
 
@@ -25,8 +25,8 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of control words. A control word consists of a prefix and a number, or of a prefix and an origin in
-SPLIT.source.origin. Tokenisers do not split these words.
+"""Prefixes of control words. The first is followed by the number of a length bin, and the second by an origin from
+SPLIT.source.origin. Tokenisers do not split control words.
 """
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
@@ -55,7 +55,7 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Bins into which summaries are divided by their length in words.
+    """Bins that group summaries by their length in words.
 
     Attributes:
         longest: maximum summary length in each bin, in increasing order. The last bin also contains all longer
@@ -70,9 +70,9 @@ class LengthBins(NamedTuple):
     def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
         """Create at most ``wanted`` bins that contain nearly equal numbers of summaries.
 
-        All summaries of the same length belong to the same bin, so the bins cannot always be equally large. Each bin
-        ends at the length for which the cumulative number of summaries is closest to the number for equally large bins.
-        Bins that would end at the same length are merged.
+        Summaries of the same length always belong to the same bin, so the bins may differ in size. Each bin ends at the
+        length for which the cumulative number of summaries is closest to that of equally large bins. Bins that would
+        end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
         ends, total = [], 0  # ends: number of summaries up to each length
@@ -91,7 +91,7 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of the bin that contains summaries of this length. Bins are numbered from 1."""
+        """Return the number of the bin for summaries of this length. Bins are numbered from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
@@ -108,7 +108,7 @@ class Control(NamedTuple):
 
     Attributes:
         bins: bins of summary lengths, or None if lengths are not controlled.
-        origins: number of training documents for each origin, or None if origins are not controlled.
+        origins: dictionary from each origin to its number of training documents, or None if origins are not controlled.
     """
 
     bins: Optional[LengthBins]
@@ -148,7 +148,7 @@ class Control(NamedTuple):
         """Return the control words of a document.
 
         Args:
-            length: number of the length bin.
+            length: number of the length bin, counting from 1.
             origin: origin of the document.
         """
         found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
@@ -181,7 +181,7 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
     """Derive the control words from the training pairs in ``text``.
 
     Args:
-        bins: maximum number of length bins; 0 if lengths are not controlled.
+        bins: maximum number of length bins; 0 to leave lengths uncontrolled.
 
     Raises:
         InputError: there are no training pairs, or all summaries have the same length.
@@ -198,10 +198,11 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 
 
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield the number, document, summary and origin of each pair in a split. Without ``by_origin``, the origin is "".
+    """Yield the line number, document, summary and origin of each pair in a split. Without ``by_origin``, the origin is
+    "".
 
     Raises:
-        InputError: files are missing, or their numbers of lines differ.
+        InputError: a file is missing, or the files differ in their number of lines.
     """
     paths = [text / f"{split}.{side}" for side in SIDES]
     for path in paths:
@@ -222,15 +223,15 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
 
 
 def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
-    """Write the documents of a split with control words, copy the summaries, and return the names of the files.
+    """Add control words to the documents of a split, copy the summaries, and return the names of the new files.
 
     Args:
-        length: number of the length bin for all documents; 0 to use the bin of each reference summary.
-        origin: origin for all documents; "" to use the origin of each document.
+        length: number of the length bin to use for all documents; 0 to use the bin of each reference summary.
+        origin: origin to use for all documents; "" to use the origin of each document.
 
     Raises:
-        InputError: files are missing or their numbers of lines differ, no training document has the origin of a
-            document, or the documents already start with control words.
+        InputError: a file is missing, the files differ in their number of lines, a document has an origin that no
+            training document has, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()

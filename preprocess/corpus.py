@@ -1,8 +1,8 @@
 """Convert a raw corpus to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
 
-The main process finds the items of a split (files, lines or rows). Worker processes convert these items to lines of
-text, which the main process writes in order. Regardless of the size of the corpus, only a few hundred documents are in
-memory at a time.
+The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
+and the main process writes these lines in order. Only a few hundred documents are in memory at a time, regardless of
+the size of the corpus.
 """
 
 import argparse
@@ -56,14 +56,14 @@ number of lines; a line is empty if its document has fewer references. A second 
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
-"""Maximum number of dropped documents per split that report.json names."""
+"""Maximum number of dropped documents per split that are listed in report.json."""
 
 LISTED_INPUTS = 20
-"""Maximum number of input files per split that report.json lists individually."""
+"""Maximum number of input files per split that are listed individually in report.json."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Result of converting an item to text: the lines, and the place of the item in the input if there is something to
-report. The result is None if the item belongs to another split.
+"""Result of converting an item to text. It consists of the lines and, if there is something to report, the item's
+location in the input. The result is None if the item belongs to another split.
 """
 
 _reader: Reader
@@ -75,8 +75,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy needs its own counter: if the conversion runs in the main process, that process is using the counter of
-    # the original reader at the same time.
+    # The copy needs its own counter. If items are converted in the main process, that process also updates the counter
+    # of the original reader.
     _reader.counts = Counter()
 
 
@@ -110,16 +110,16 @@ def _lines_of(document: Document) -> Optional[DocumentLines]:
 def _counts_for_all() -> bool:
     """Return whether items that cannot be converted to a document are counted in the current split.
 
-    Such items belong to no split. If the corpus has no splits, all items are read once for each split, but these items
-    are counted only in the first split.
+    Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
+    split, but these items are counted only in the first split.
     """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
 class SideLengths:
-    """Statistics of the documents or the summaries in a split. Words are separated by spaces; sentence marks are not
-    counted.
+    """Length statistics of the documents or summaries in a split. Words are separated by spaces, and sentence marks are
+    not counted.
     """
 
     words: int = 0
@@ -140,13 +140,13 @@ class SideLengths:
 
 
 class SplitWriter:
-    """Writer for the files of a split, which also counts the documents that are written, changed and dropped.
+    """Writer for the files of a split. It also counts the documents that are written, changed and dropped.
 
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
         train_references: value of --train-references, "first" or "all".
-        beside: names for which a file SPLIT.source.NAME is also written, as requested with --keep-NAME. All of them are
-            in BESIDE.
+        beside: names from BESIDE. For each of them, a file SPLIT.source.NAME is also written, as requested with
+            --keep-NAME.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class SplitWriter:
         self.lengths = {side: SideLengths() for side in SIDES}
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
-        """Write a document, or count it as dropped. ``where`` is the place of the document in the input."""
+        """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
         self.warnings.update(made.warnings)
         for name in made.warnings:
@@ -245,14 +245,15 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # If the corpus has no splits, all items are read once for each split, but they are counted only once.
+        # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
+        # once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             nothing = shares.nothing_left(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
-    # Delete the files of further references that remain from an earlier corpus without a report.
+    # Delete files with further references that remain from an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
@@ -262,7 +263,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 
 
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Yield the name and SHA-256 of each input file and of each folder.
+    """Yield the name and the SHA-256 checksum of each input file and folder.
 
     If a split has more than LISTED_INPUTS files, a single checksum is computed for all of them.
     """
@@ -278,7 +279,7 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """Compute a checksum of the names and sizes of the files in a folder, regardless of their order.
+    """Compute a checksum from the names and sizes of the files in a folder. It does not depend on their order.
 
     The content of the files is not read, because a folder may contain 300,000 files.
     """
@@ -291,8 +292,8 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete an existing corpus, which --force replaces. Its splits, references and tags are deleted even if the new
-    corpus does not contain them.
+    """Delete an existing corpus that --force replaces, including splits, references and tags that the new corpus does
+    not contain.
 
     Raises:
         InputError: a file of the existing corpus is also an input of the new corpus.
@@ -310,13 +311,13 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     """Read the statistics of finished splits from an existing report.json.
 
     Raises:
-        InputError: the existing corpus was built from other inputs or with other options than in ``report``.
+        InputError: the existing corpus was built from inputs or with options that differ from those in ``report``.
     """
     path = out / "report.json"
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # Reports from earlier versions do not contain newer options. A missing option is therefore treated as switched off.
+    # Reports from earlier versions do not contain newer options. A missing option is therefore treated as disabled.
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -390,7 +391,7 @@ def _list_files(out: Path, report: Dict[str, Any]) -> None:
 
 
 def _for_report(value: Any) -> Any:
-    """Convert the value of an option for report.json. Only the last component of a path is recorded, so that a corpus
+    """Convert the value of an option for report.json. For a path, only the last component is recorded, so that a corpus
     can be moved.
     """
     if isinstance(value, list):

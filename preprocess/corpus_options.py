@@ -1,4 +1,4 @@
-"""Define the options that all kinds of etads-corpus share, and copy standard input to a temporary file."""
+"""Define the options that all corpus kinds of etads-corpus share, and copy standard input to a temporary file."""
 
 import argparse
 import contextlib
@@ -15,7 +15,10 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Add the options that all kinds of corpora share. ``defaults`` contains the reader's own default values."""
+    """Add the options that all corpus kinds share.
+
+    ``defaults`` contains default values that are specific to a reader.
+    """
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
     add(

@@ -4,11 +4,11 @@
 
 The long description of a package is the document, and the one-line synopsis of the package is the summary. The inputs
 are APT's Translation-en index, which contains the descriptions, and the binary Packages index, which contains the names
-of the source packages. Without a Packages index, the name of a source package is guessed from the stem of the package
-name.
+of the source packages. Without a Packages index, the stem of the binary package's name is used in place of the source
+package's name.
 
 The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
-Each line of a .package file contains the names ``binary<TAB>source`` of the binary and the source package, which
+Each line of a .package file contains ``binary<TAB>source``, the names of the binary and the source package. They
 identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each reason.
 No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this before it
 writes the splits.
@@ -66,7 +66,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
     # The report and the checksums are renamed first. If a run is interrupted, the next run can then recognise the files
-    # that this run has left.
+    # that the interrupted run has left behind.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -113,7 +113,8 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return the paths of the Translation-en and Packages files, from the options or from the folder of APT's lists.
+    """Return the paths of the Translation-en and Packages files, which are given as options or found in APT's lists
+    folder.
 
     Raises:
         InputError: a file is missing, or there is no Translation-en index.
@@ -137,7 +138,10 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Create a pair from each stanza. If the source package is unknown, its name is derived from the package name."""
+    """Create a pair from each stanza.
+
+    If the source package is unknown, the stem of the package name is used instead.
+    """
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -173,7 +177,7 @@ def build(options: argparse.Namespace) -> str:
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    # The checksums are computed from the decompressed content, so they depend neither on the compression nor on the
+    # The checksums are computed from the decompressed content, so they do not depend on the compression format or the
     # folder.
     report: Report = {
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
@@ -204,7 +208,7 @@ def build(options: argparse.Namespace) -> str:
 
 
 def _changes(described: Sequence[Stanza]) -> Report:
-    """Return the numbers of changes to the descriptions, and of possible remaining mistakes, for report.json."""
+    """Count the changes to the descriptions and the possible remaining mistakes, for report.json."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
@@ -219,7 +223,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Return the content of each file in OUTPUTS."""
+    """Return a dictionary from the name of each file in OUTPUTS to its content."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -301,7 +305,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if the value of a numeric option is invalid or if options cannot be combined."""
+    """Raise InputError if a numeric option has an invalid value, or if options that cannot be combined are given."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")

@@ -31,7 +31,8 @@ def read_index(path: Path) -> bytes:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library does not support lz4. Where the lists are stored as .lz4, APT is installed and can read them.
+    # The standard library does not support lz4. A machine that stores APT's lists as .lz4 files has APT installed,
+    # which can read them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
@@ -44,7 +45,7 @@ def decode(data: bytes) -> Tuple[str, int]:
     """Decode UTF-8 and convert all line endings to ``\\n``.
 
     Returns:
-        The text, and the number of undecodable byte sequences that were replaced with U+FFFD.
+        The decoded text, and the number of invalid byte sequences that were replaced with U+FFFD.
     """
     text = data.decode("utf-8-sig", errors="replace")
     replaced = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
@@ -70,7 +71,10 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Map binary packages in a Packages index to their source packages. ``Source: name (1.0)`` becomes ``name``."""
+    """Return a dictionary from binary package names to source package names.
+
+    ``Source: name (1.0)`` becomes ``name``.
+    """
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
@@ -104,7 +108,7 @@ def _visible(text: str) -> str:
 
 
 def count_changes(text: str) -> Counter:
-    """Count the changes that :func:`clean` makes to a text, and possible mistakes that remain in the text."""
+    """Count the changes that :func:`clean` makes to a text, and the possible mistakes that remain in it."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
     counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
@@ -131,8 +135,8 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join the wrapped lines of a paragraph. List markers are removed; list items end with ``;``, and the last with
-    ``.``.
+    """Join the wrapped lines of a paragraph. List markers are removed. The last list item ends with ``.``, and all
+    other items end with ``;``.
 
     An unindented dash is treated as a list marker only where a list item can begin. Elsewhere, it may be part of a
     wrapped sentence.

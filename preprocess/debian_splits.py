@@ -1,11 +1,11 @@
 """Select pairs from Debian packages, and assign the pairs to splits so that no text occurs in two splits.
 
 No source package, document or synopsis occurs in two splits, and neither does a paragraph or sentence of at least
-UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
-(gcc-11, gcc-12). Two texts are considered equal if they match after case folding and after replacing each run of digits
-with 0. Two paragraphs or sentences are also considered equal if they match after the names of their packages are
-masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package contains the
-documentation.") and paraphrases may occur in several splits.
+UNIT_CHARS characters. Source packages whose names differ only in digits and dots (gcc-11, gcc-12) are treated as the
+same package. Two texts are considered equal if they match after their case has been folded and each run of digits has
+been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of their
+packages are masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package contains
+the documentation.") and paraphrases may occur in several splits.
 
 Source packages that share such a text are merged into groups with a union-find algorithm. A seeded hash of the group's
 name determines the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the
@@ -32,13 +32,13 @@ UNIT_CHARS = 60
 """Minimum length in characters of the paragraphs and sentences that must not occur in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""Maximum fraction of valid or test that a single group may constitute.
+"""Maximum fraction of the pairs in valid or test that may belong to a single group.
 
-A group of at most HELD_OUT_MINIMUM pairs may constitute a larger fraction.
+Groups of at most HELD_OUT_MINIMUM pairs are exempt from this limit.
 """
 
 HELD_OUT_MINIMUM = 5
-"""Number of pairs up to which a group may exceed HELD_OUT_SHARE."""
+"""Maximum number of pairs in a group that may exceed HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -46,13 +46,13 @@ Groups = Dict[str, List["Pair"]]
 
 @dataclass(frozen=True)
 class Pair:
-    """Document and summary of a package.
+    """Document and summary for a package.
 
     Attributes:
         package: name of the binary package.
         source_package: name of the source package.
         paragraphs: paragraphs of the long description, each on one line.
-        target: synopsis, which is the summary.
+        target: synopsis of the package, which is the summary.
     """
 
     package: str
@@ -78,7 +78,7 @@ def text_keys(pair: Pair) -> Set[str]:
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
     # Both the paragraphs and the whole line are split into sentences. The output files contain only the whole line, so
-    # that only its sentences can be found when the files are checked.
+    # only the sentences of the line can be found when the files are checked.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = canonical(unit)
@@ -87,7 +87,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Return the reason for dropping a pair regardless of other pairs, or None if there is no reason."""
+    """Return the reason why a pair is dropped independently of all other pairs, or None if there is none."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,
@@ -122,10 +122,10 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Group the pairs of source packages that share a text or have names that differ only in digits and dots.
+    """Group pairs whose source packages share a text, or have names that differ only in digits and dots.
 
     Returns:
-        The groups. The key of a group is its alphabetically first source package.
+        A dictionary that maps the alphabetically first source package of each group to its pairs.
     """
     parent: Dict[str, str] = {}
 
@@ -149,9 +149,9 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
     """Assign each group of pairs to one split.
 
-    The groups are processed in the order of their seeded hashes. Each group is assigned to the first of test, valid and
-    train with enough space for all of its pairs. The pairs of a split remain in this order, so the first lines of each
-    output file are a random sample of the file.
+    The groups are processed in the order of their seeded hashes. Each group is assigned to the first split with enough
+    space for all of its pairs; the splits are tried in the order test, valid, train. The pairs in each split remain in
+    this order, so the first lines of each output file are a random sample of the file.
 
     Returns:
         The splits, and the number of pairs dropped because of ``--max-per-group`` or because no split had enough space.

@@ -1,4 +1,4 @@
-"""Build dictionaries with a copy tail, which contains the words that the model does not learn but can copy."""
+"""Build dictionaries with a copy tail, which contains words that the model can copy but does not learn."""
 
 from pathlib import Path
 from typing import List, Tuple
@@ -13,7 +13,7 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """Count the words in text files, split at white space as in fairseq.
+    """Count the words in text files. The text is split at white space, as in fairseq.
 
     Raises:
         InputError: a file is missing or not UTF-8.
@@ -35,8 +35,8 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     alphabetical order. The words to learn are padded to a multiple of 8 entries.
 
     Args:
-        train: text files; the model learns their most frequent words.
-        documents: further files; their words can be copied.
+        train: training text files; the model learns their most frequent words.
+        documents: further text files whose words can be copied.
         size: number of words to learn, without the special symbols; -1 for all.
         jobs: number of processes.
         tail: whether to add the copy tail.
@@ -58,8 +58,8 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 
     The model learns all words in the given dictionary, and their order does not change.
 
-    In the dictionary of a pretrained model, words that the model knows may have a count of 0. Their count is set to 1,
-    because a count of 0 marks the words in the copy tail.
+    In the dictionary of a pretrained model, known words may have a count of 0. Their count is set to 1, because a count
+    of 0 marks words in the copy tail.
 
     Raises:
         InputError: the file is not a dictionary.
@@ -81,18 +81,17 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """Build dictionaries for documents and summaries that assign the same ids but contain different numbers of known
-    words.
+    """Build a source and a target dictionary that assign the same ids but have different numbers of known words.
 
-    Both dictionaries contain three groups of words: the most frequent words of the summaries, the most frequent other
-    words of the documents, and the copy tail. In the dictionary for summaries, the second group has counts of 0 and
-    therefore belongs to the copy tail. Each of the first two groups is padded so that it ends at a multiple of 8
+    Both dictionaries contain three groups of words: the most frequent words in the summaries, the most frequent other
+    words in the documents, and the copy tail. In the target dictionary, words in the second group have a count of 0 and
+    therefore belong to the copy tail. Each of the first two groups is padded so that it ends at a multiple of 8
     entries.
 
     Args:
-        train: files of documents; the model learns to read their most frequent words.
-        summaries: files of summaries; the model learns to generate their most frequent words.
-        documents: further files; their words can be copied.
+        train: files with training documents; the model learns to read their most frequent words.
+        summaries: files with training summaries; the model learns to generate their most frequent words.
+        documents: further files whose words can be copied.
         size: total number of words to learn, without the special symbols; -1 for all.
         target_size: number of words that the model can generate. They are included in ``size`` and are learned even if
             they do not occur in the documents.

@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError if a size is invalid, a file is missing, or only some of the options for summaries are given."""
+    """Raise InputError if a size is invalid, a file is missing, or the options for summaries are incomplete."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
     for path in [*args.train, *args.documents, *(args.summaries or [])]:

@@ -22,7 +22,7 @@ from fairseq_etads.text.files import read_lines
 from .processes import TOKENIZER_MODULES, ordered_map
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
-"""Stages of encoding. The first splits raw text into words, and the second splits words into subwords."""
+"""Encoding stages. The first splits raw text into words, and the second splits words into subwords."""
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
@@ -32,8 +32,8 @@ def _fairseq_options(settings: Settings, out: Path) -> Namespace:
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """Build the tokeniser of ``--tokenizer etads`` for documents or summaries, which may differ in their sentence
-    marks.
+    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries. They may differ in whether sentence
+    marks are kept.
     """
     from fairseq.data import encoders
 
@@ -62,7 +62,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """Return a function that encodes a line. Depending on the stage, the function returns words or subwords."""
+    """Return a function that encodes a line as words or as subwords, depending on the stage."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
@@ -82,12 +82,12 @@ def _encode_lines(lines: List[str]) -> List[str]:
 
 
 def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode each line separately and write the results. They do not depend on the number of processes.
+    """Encode each line separately and write the results. The results do not depend on the number of processes.
 
     Args:
         destination: path of the new file, SPLIT.source or SPLIT.target.
         out: folder with the subword model.
-        stage: stage of encoding, TO_WORDS or TO_SUBWORDS.
+        stage: encoding stage, TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
     with writing(destination) as file:
@@ -114,7 +114,7 @@ def encode_all(
 
     Args:
         sources: folder with the files to encode.
-        destination: name of the folder for the encoded files, inside the folder of ``made``.
+        destination: name of the folder for the encoded files. It is a subfolder of the folder that ``made`` describes.
         out: folder with the subword model.
         made: checksums to which the new files are added.
         read: function that reads the lines of a file.
@@ -129,7 +129,9 @@ def encode_all(
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Return the mean and maximum number of tokens per line, and the numbers of lines above common length limits."""
+    """Return the mean and maximum number of tokens per line, and the number of lines that exceed each common length
+    limit.
+    """
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
     return {

@@ -1,18 +1,18 @@
 """Compute word factors for feature-rich encoders: POS tags, entities, TF and IDF bins (Nallapati et al. 2016, 2.2).
 
-The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. A subword has the
-same value as its word. These text files are converted to:
+The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. Each subword has the
+value of its word. These text files are converted to:
 
     OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: names of the factors, in order
     OUT/bin/dict.factor-NAME.txt            fairseq dictionary of the values
     OUT/bin/SPLIT.factor-NAME.bin, .idx     ids of the values and the end symbol, in fairseq's indexed format
 
-The paper does not describe how TF and IDF are binned. Here, *tf* is the number of occurrences of the word in the
-document (1, 2, ...), and the last bin also contains all greater numbers. *idf* is ln((1 + D) / (1 + df)), where D is
-the number of training documents and df is the number of training documents that contain the word. The bins of *idf*
-have equal width. They range from 0 to ln(1 + D), which is the value for a word that occurs in no training document.
-*salience* is the salience level of the sentence that contains the word; etads-shorten writes these levels. For a
-sentence mark, the value of every factor is the mark itself.
+The paper does not describe how TF and IDF are binned. Here, *tf* is the number of times that the word occurs in the
+document (1, 2, ...), and the last bin also contains all larger counts. *idf* is ln((1 + D) / (1 + df)), where D is the
+number of training documents and df is the number of training documents that contain the word. The bins of *idf* have
+equal width. They range from 0 to ln(1 + D), the value for a word that occurs in no training document. *salience* is the
+salience level of the sentence that contains the word. These levels are written by etads-shorten. For a sentence mark,
+the value of every factor is the mark itself.
 """
 
 import contextlib
@@ -41,10 +41,10 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""Factors with word tags as values. The tags are read from a file or predicted by spaCy."""
+"""Factors whose values are word tags. The tags are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Arguments of FactorValues.lines for one document: place, tokens, raw line, and lines of tags."""
+"""Arguments of FactorValues.lines for one document: its location, its tokens, the raw line, and the lines of tags."""
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
@@ -54,7 +54,7 @@ def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[i
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """Return the number of documents and, for each word, the number of documents that contain the word."""
+    """Return the number of documents, and a counter from each word to the number of documents that contain the word."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -64,7 +64,7 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """Compute the bin of a word's idf, as defined in the module's docstring.
+    """Compute the idf bin of a word, as defined in the module docstring.
 
     The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
     documents.
@@ -91,7 +91,7 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Return the tags of the words for each name in TAGS.
+        """Return a dictionary from each name in TAGS to the tags of the words.
 
         Args:
             starts: whether each word begins a sentence; an empty list if the sentence boundaries are unknown.
@@ -109,7 +109,7 @@ class FactorValues:
     """Compute the factors of the tokens in a line. Each process creates its own instance.
 
     Args:
-        idf: idf bin of each word in the training documents.
+        idf: dictionary from each word in the training documents to its idf bin.
 
     Raises:
         InputError: spaCy, its model or the subword model cannot be loaded.
@@ -131,11 +131,11 @@ class FactorValues:
         """Return a line for each factor, in the order of the settings. Each line contains one value per token.
 
         Args:
-            where: place of the line, for messages.
+            where: location of the line, for error messages.
             raw: line of the raw text from which the tokens were created.
-            tags: for each factor that is read from a file, the line with one tag per space-separated word (for
-                salience, one level per sentence). If the key ORIGINAL exists, its value is the raw line before it was
-                lower-cased and before its digits were masked.
+            tags: dictionary from each factor that is read from a file to a line with one tag per space-separated word
+                (for salience, one level per sentence). The value for the key ORIGINAL, if it exists, is the raw line
+                before it was lower-cased and its digits were masked.
 
         Raises:
             InputError: the tags do not match the words.
@@ -160,8 +160,8 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return the tags of the words for each name in TAGS. The case and the digits of the words are taken from
-        ``raw``.
+        """Return a dictionary from each name in TAGS to the tags of the words. The case and digits of the words are
+        taken from ``raw``.
         """
         assert self.tagger is not None
         spelt = self._spell(words, raw)
@@ -175,12 +175,12 @@ class FactorValues:
         return values
 
     def _spell(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with the case and the digits of the raw line.
+        """Return the words with the case and digits that they have in the raw line.
 
-        The raw line is tokenised, and its subwords are joined, in the same way as for the tokens.
+        To determine the original words, the raw line is tokenised and its subwords are joined, as for the tokens.
 
-        The words are returned unchanged if lower-casing has changed the number of words. With ``--words characters``,
-        this happens for a capital I with a dot.
+        If lower-casing has changed the number of words, the words are returned unchanged. With ``--words characters``,
+        this happens if the text contains a capital I with a dot.
         """
         line = self.tokenizer.encode(raw)
         tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
@@ -198,7 +198,7 @@ class FactorValues:
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
     def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
-        """Return the salience level of the sentence that contains each word.
+        """Return the salience level of each word, which is the level of its sentence.
 
         Raises:
             InputError: the numbers of levels and sentences differ, or the words cannot be assigned to sentences.
@@ -222,7 +222,7 @@ class FactorValues:
             expected: number of tokenised words.
 
         Raises:
-            InputError: the number of tags is wrong, or the numbers of words differ.
+            InputError: the number of tags is wrong, or subword segmentation changes the number of words.
         """
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
@@ -255,10 +255,10 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Find the file TEXT/SPLIT.source.NAME for each factor that is read from a file.
+    """Return the paths TEXT/SPLIT.source.NAME of the factors that are read from files, keyed by factor name.
 
-    If spaCy is used and the file with the original case and digits exists, this file is returned under the key
-    ORIGINAL.
+    If spaCy is used and there is a file with the original case and digits, the result also contains its path under the
+    key ORIGINAL.
 
     Raises:
         InputError: a file is missing.
@@ -295,10 +295,10 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
-    """Write all files that are listed in the docstring of this module.
+    """Write all files that are listed in the module docstring.
 
     Args:
-        like: folder of prepared data with the dictionaries and the idf bins to use; None to compute new ones.
+        like: folder of prepared data whose dictionaries and idf bins are used; None to compute new ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.
@@ -324,7 +324,7 @@ def make_factors(
 def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
     """Compute the idf bin of each training word, and write the bins to OUT/factors/idf.txt.
 
-    A test set that is prepared later with --like reads the bins from this file.
+    If a test set is prepared later with --like, the bins are read from this file.
     """
     path = out / "factors" / "idf.txt"
     if like:
@@ -339,7 +339,7 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary and the ids of a factor.
+    """Write the dictionary of a factor and the ids of its values.
 
     Raises:
         InputError: the number of values differs from the number of tokens in a document.

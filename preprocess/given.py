@@ -1,6 +1,6 @@
 """Check and copy the files that users can pass to etads-prepare.
 
-These files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and the dictionary of BART.
+They include a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and BART's dictionary.
 """
 
 import json
@@ -21,12 +21,12 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Paths of the files that the user has passed. The path of any other file is None.
+    """Paths of the files that the user has passed. A path is None if the corresponding file was not passed.
 
     Attributes:
-        encoder_json: file with the ids of GPT-2's subword pieces.
+        encoder_json: file that maps GPT-2's subword pieces to ids.
         vocab_bpe: file with the merges of GPT-2's BPE.
-        dictionary: fairseq dictionary of a pretrained model. Its words are the ids of the pieces.
+        dictionary: fairseq dictionary of a pretrained model. Its entries are the ids of the pieces.
         model: file with subword-nmt merges, or a SentencePiece model.
     """
 
@@ -42,7 +42,7 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """Whether the user has passed a subword model, so that none needs to be learned."""
+        """Whether the user has passed a subword model, in which case none needs to be learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
@@ -80,7 +80,7 @@ class GivenFiles:
             load_pieces(self.model)
 
     def record(self) -> Dict[str, str]:
-        """Map the name of each file in fairseq's archives to the checksum of the given file."""
+        """Return the checksums of the given files, keyed by the file names that are used in fairseq's archives."""
         names = {
             "encoder.json": self.encoder_json,
             "vocab.bpe": self.vocab_bpe,
@@ -134,7 +134,7 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _byte_symbols() -> List[str]:
-    """Return the characters with which GPT-2 represents the 256 bytes.
+    """Return the characters that GPT-2 uses to represent the 256 byte values.
 
     A printable character represents itself. All other bytes are represented by the characters from U+0100 on.
     """

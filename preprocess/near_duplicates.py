@@ -1,10 +1,11 @@
 """Find near-duplicate documents, within a split or across splits, with MinHash (from the package datasketch).
 
-Each document is represented by the set of its runs of SHINGLE consecutive words, lower-cased and without punctuation.
-The similarity of two documents is the Jaccard similarity of these sets: the number of runs in both documents, divided
-by the number of runs in at least one of them. MinHash (Broder 1997) estimates the similarity from PERMUTATIONS numbers
-per document, with a standard error of at most 0.044. Locality-sensitive hashing finds the pairs to compare. The
-required time and memory are therefore proportional to the number of documents; a document requires about 10 KB.
+Each document is represented by the set of all sequences of SHINGLE consecutive words in it, lower-cased and without
+punctuation. The similarity of two documents is the Jaccard similarity of these sets: the number of sequences that occur
+in both documents, divided by the number of sequences that occur in at least one of them. MinHash (Broder 1997)
+estimates the similarity from PERMUTATIONS hash values per document, with a standard error of at most 0.044.
+Locality-sensitive hashing finds the pairs to compare, so that time and memory are proportional to the number of
+documents. Each document requires about 10 KB.
 """
 
 import argparse
@@ -27,13 +28,13 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Number of words in a run. With shorter runs, different texts on the same subject would be similar. With longer runs,
-changing a single word would reduce the similarity more.
+"""Number of words in a sequence. With shorter sequences, different texts on the same subject would be similar. With
+longer sequences, changing a single word would reduce the similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""Minimum probability that two documents with exactly the given similarity are compared."""
+"""Minimum probability that two documents are compared if their similarity is exactly the given value."""
 EXAMPLES = 5
 """Number of pairs quoted in report.json, starting with the most similar pair."""
 QUOTED = 120
@@ -62,10 +63,10 @@ def check_datasketch() -> None:
 
 
 def shingles(line: str) -> Set[str]:
-    """Return the set of runs of SHINGLE words in a document.
+    """Return the set of all sequences of SHINGLE consecutive words in a document.
 
-    If the document is shorter than SHINGLE words, all of its words form a single run. If it contains no words, the set
-    is empty.
+    If the document has fewer than SHINGLE words, all of its words form a single sequence. If it contains no words, the
+    set is empty.
     """
     words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
@@ -89,12 +90,12 @@ def _nothing() -> None:
 
 
 def bands(similarity: float) -> Tuple[int, int]:
-    """Compute the number and the length of the bands into which signatures are divided.
+    """Compute the number of bands into which signatures are divided, and the length of each band.
 
     Two documents are compared if their signatures agree in at least one band.
 
-    The bands are as long as possible such that a fraction FOUND_SHARE of the pairs with this similarity agree in a
-    band.
+    The bands are as long as possible, subject to the condition that at least a fraction FOUND_SHARE of the pairs with
+    this similarity agree in at least one band.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -118,8 +119,8 @@ class _Index:
         """Add a document to the index.
 
         Returns:
-            For each split with a similar document among those added before, the similarity and the line number of the
-            most similar one.
+            A dictionary from the name of each split that already contains a similar document to the similarity and the
+            line number of the most similar one.
         """
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
@@ -148,9 +149,9 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
 
 
 def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
-    """Compare all documents in TEXT/SPLIT.source, and write the list of near-duplicates to TEXT/LIST.
+    """Compare all documents in TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
-    Of several equal documents, only the first is compared. :func:`.overlap.overlap` counts equal documents.
+    If several documents are equal, only the first is compared. Equal documents are counted by :func:`.overlap.overlap`.
 
     Returns:
         The part of report.json about near-duplicates. It contains the settings, examples and, for each split, the

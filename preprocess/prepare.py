@@ -1,8 +1,8 @@
 """Prepare parallel text for fairseq-train: the command ``etads-prepare``.
 
 The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's own
-``--tokenizer`` and ``--bpe`` classes, and prints the corresponding options. If these options are passed to
-``fairseq-interactive``, new text is therefore processed in exactly the same way as the training text.
+``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. When these options are passed to
+``fairseq-interactive``, new text is processed in exactly the same way as the training text.
 """
 
 import argparse
@@ -47,7 +47,8 @@ files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Return the checksum of each text file in the splits. ``made`` then watches these files for changes.
+    """Return a dictionary from each text file in the splits to its checksum. ``made`` then watches these files for
+    changes.
 
     Raises:
         InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the documents and summaries of a
@@ -98,8 +99,8 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
     """Create the subword model in ``out``.
 
-    The model is copied from ``like`` if it is set, otherwise from the given files if they contain a model. Otherwise,
-    the model is learned from the training text in ``words``.
+    The model is copied from ``like`` if it is set, or from the given files if they contain a model. Otherwise, it is
+    learned from the training text in ``words``.
     """
     names = settings.subword_files
     if like:
@@ -117,8 +118,8 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json, with text lengths, numbers of known and unknown words, and checksums of the files in
-    OUT/bin.
+    """Write OUT/report.json. It contains text lengths, numbers of known and unknown words, and checksums of the files
+    in OUT/bin.
 
     Table 2 of the Aggregation Transformer paper reports the same mean and maximum lengths.
     """
@@ -142,13 +143,13 @@ def prepare(
     given: GivenFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Create the missing files in ``out``, and return the options for processing new text.
+    """Create the missing files in ``out``, and return the options for processing new text in the same way.
 
     :func:`inference_options` describes these options.
 
     Args:
-        like: folder of prepared data with the settings, the subword model and the dictionaries to use. If it is set,
-            ``text`` need not contain all splits.
+        like: folder of prepared data whose settings, subword model and dictionaries are used. If it is set, ``text``
+            need not contain all splits.
         given: subword model and dictionary that the user has passed.
         shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`); None to process the whole text.
 
@@ -218,7 +219,7 @@ def _prepare(
 def check_made(out: Path) -> Checksums:
     """Verify the existing files in ``out`` and return their checksums.
 
-    Missing files do not cause an error, because they can be created again. The exception is prepare.json.
+    Files other than prepare.json may be missing, because they can be created again.
 
     Raises:
         InputError: a file has changed since it was written.
@@ -249,7 +250,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # Options that are not given are None. This is needed because --like cannot be combined with given options.
+    # Options that are not given are None, so that options that were given together with --like can be detected.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
     add("out", metavar="OUT", type=Path, help="folder to write")
@@ -344,7 +345,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _settings_from(args: argparse.Namespace) -> Settings:
-    """Create the settings from the options. Raise InputError if --like is combined with options that it determines."""
+    """Create the settings from the options.
+
+    Raise InputError if --like is combined with an option whose value it determines.
+    """
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:

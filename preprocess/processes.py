@@ -1,7 +1,7 @@
 """Run functions in worker processes.
 
-The results are returned in order, exceptions are raised again in the calling process, and modules that take long to
-import are imported only once.
+The results are returned in order, exceptions are re-raised in the calling process, and modules that are slow to import
+are imported only once.
 """
 
 import itertools
@@ -21,7 +21,8 @@ PLUGIN = "fairseq_etads.plugin"
 """Module that registers --tokenizer etads with fairseq. Importing this module takes several seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
-"""Modules that --tokenizer etads requires. Without preloading, the last two are imported when the first text is split.
+"""Modules that --tokenizer etads requires. If they are not preloaded, the last two are imported when the first text is
+split.
 """
 
 
@@ -37,8 +38,8 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a :func:`process_pool`. Each process first calls the function in ``start`` with the arguments that follow
-    it.
+    """Create a :func:`process_pool`. Each process first calls the function ``start[0]`` with the arguments
+    ``start[1:]``.
     """
     return process_pool(count, _start_process, start, _processes(preload))
 
@@ -52,7 +53,7 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that requires the plugin in a separate process.
 
-    Exceptions that the function raises are raised again in the current process.
+    Exceptions that the function raises are re-raised in the current process.
 
     Args:
         function: function at the top level of a module, so that it can be pickled.
@@ -65,7 +66,10 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and store its exception. Otherwise, the pool would only report that the process has ended."""
+    """Call ``start`` and store any exception that it raises.
+
+    If it were not caught, the pool would only report that the process has ended.
+    """
     global _start_error
     try:
         start(*arguments)
@@ -74,7 +78,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
-    """Apply ``function`` to the items. If starting this worker process has failed, raise the stored exception."""
+    """Apply ``function`` to the items. If this worker process failed to start, raise the stored exception."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -108,8 +112,8 @@ def ordered_map(
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     worthwhile = -(-small // CHUNK)  # the number of chunks, rounded up
-    # If the current process has not imported the plugin, the import is left to the server, which also keeps the plugin
-    # for later calls of run_apart.
+    # If the current process has not imported the plugin, the fork server imports it instead, and keeps it for later
+    # calls of run_apart.
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

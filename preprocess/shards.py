@@ -8,7 +8,7 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """One of several shards.
+    """One of several shards of the work.
 
     Attributes:
         number: number of this shard, counting from 1.
@@ -38,9 +38,10 @@ class Shard(NamedTuple):
     def lines(self, path: Path) -> Iterator[str]:
         """Yield the lines of a plain text file that belong to this shard, without line endings.
 
-        The bytes of the file are divided equally among the shards. A line belongs to the shard in which it begins.
+        The file is divided into byte ranges of equal size, one for each shard. A line belongs to the shard in which it
+        begins.
 
-        If the lines of all shards are concatenated in order, the result is the whole file.
+        Concatenating the lines of all shards in order gives the whole file.
 
         Raises:
             InputError: a line is not UTF-8.

@@ -1,4 +1,4 @@
-"""Learn subword models: BPE with subword-nmt, or unigram or BPE models with SentencePiece.
+"""Learn subword models, either with subword-nmt (BPE) or with SentencePiece (unigram or BPE).
 
 The models never split the sentence mark.
 """
@@ -20,7 +20,10 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 
 
 SENTENCEPIECE_BYTES = 1 << 28
-"""Maximum size in bytes of the text from which SentencePiece learns. It needs about twenty times as much memory."""
+"""Maximum size in bytes of the text from which SentencePiece learns.
+
+Training requires about twenty times as much memory.
+"""
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
@@ -28,8 +31,8 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     ``codes``.
 
     fairseq's ``--bpe subword_nmt`` does not support the glossaries of subword-nmt, which list words that must not be
-    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest priority
-    and do not affect other words, unless they contain a "<".
+    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest
+    priority. They do not affect other words, except words that contain a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -43,7 +46,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path) -> List[str]:
-    """Read the lines of a merges file from subword-nmt. The first line may contain the version.
+    """Read the lines of a merges file that subword-nmt has written. The first line may contain the version.
 
     Raises:
         InputError: the file contains no merges, or a line is not a merge.
@@ -61,7 +64,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
     """Write merges to ``codes``, preceded by the merges for the words in WHOLE.
 
     Args:
-        lines: lines of a merges file. The first line may contain the version; a file without a version was written by
+        lines: lines of a merges file. The first line may contain the version. Files without a version were written by
             subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
@@ -88,7 +91,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """Learn ``size`` pieces from all files together with SentencePiece, and write ``model`` and a readable ``.vocab``
     file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, which limits the required memory.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, in order to limit the required memory.
 
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).

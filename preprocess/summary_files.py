@@ -11,13 +11,13 @@ from fairseq_etads.platform.outputs import write_text, writing
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Line in fairseq's output that contains a document number, and the score and the words of a hypothesis. The best
+"""Line in fairseq's output that contains the index of a document, and the score and words of a hypothesis. The best
 hypothesis of a document comes first.
 """
 
 
 def best_summaries(log: Path) -> Dict[int, str]:
-    """Read a fairseq log and map the number of each document to the best summary."""
+    """Read a fairseq log and return a dictionary from each document index to the best summary."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
         match = SUMMARY.match(line)
@@ -27,7 +27,7 @@ def best_summaries(log: Path) -> Dict[int, str]:
 
 
 def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
-    """Return the summaries of all documents, in the order of the document numbers 0, 1, ...
+    """Return the summaries of all documents, in the order of the document indices 0, 1, ...
 
     Raises:
         InputError: a summary is missing.

@@ -1,9 +1,9 @@
-"""Divide summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries or joins all shards.
+"""Divide summarisation among processes. ``scripts/generate.sh`` writes one shard of the summaries or joins all shards.
 
 A shard is a file of JSON lines such as OUT.shards/2-of-4.jsonl. The first line describes the inputs of the shard
-(``made_of``). Each further line contains a summary and the number of its document, counting from 0. An incomplete shard
-never has its final name. A process that finds all shards with the same inputs writes OUT. If two processes do so at the
-same time, they write the same content.
+(``made_of``). Each further line contains a summary and the index of its document. An incomplete shard never has its
+final name. When a process finds that all shards exist and were made from the same inputs, it writes OUT. If two
+processes do so at the same time, they write the same content.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Log line with the number of documents. fairseq-generate uses the log format "time | INFO | module | text", but the
-format is "INFO:module:text" if another module has logged before fairseq sets it.
+"""Log line that contains the number of documents. The log format of fairseq-generate is "time | INFO | module | text".
+If another module logs a message before fairseq sets this format, it is "INFO:module:text".
 """
 
 
@@ -35,16 +35,15 @@ def share_path(output: Path, shard: Shard) -> Path:
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Return a record of everything that determines the summaries.
+    """Return a record of all inputs that determine the summaries.
 
-    The record contains the command, the number of documents, and the SHA-256 of each input file.
+    The record contains the command, the number of documents, and the SHA-256 checksum of each input file.
     """
     return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:
-    """Yield the record of the inputs of a shard, followed by pairs of a document number and a summary, ordered by
-    number.
+    """Yield the input record of a shard, followed by pairs of a document index and a summary, sorted by index.
 
     Raises:
         InputError: the shard is damaged.
@@ -67,8 +66,8 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     """Write a shard with the best summaries from a fairseq log.
 
     Args:
-        numbers: numbers of the documents in the order in which fairseq read them. None means that the log contains
-            these numbers and that it ends with the number of documents.
+        numbers: indices of the documents in the order in which fairseq read them. If None, the log contains these
+            indices and ends with the number of documents.
 
     Raises:
         InputError: a summary is missing.
@@ -92,7 +91,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
     """Return the summaries of all documents in order, or None if shards are missing.
 
-    The numbers of missing shards, and of shards with other inputs, are printed to standard error.
+    The numbers of shards that are missing or were made from other inputs are printed to standard error.
     """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
@@ -106,7 +105,10 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """Merge the summaries of all shards by document number. Raise InputError if a document has no summary or two."""
+    """Merge the summaries of all shards by document index.
+
+    Raise InputError unless each document has exactly one summary.
+    """
     for share in shares:
         next(share)
     expected = 0
@@ -125,7 +127,7 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the steps of generate.sh that precede fairseq or, with --log, the steps that follow it.
 
-    Print "done" if the shard is complete, or "joined" if all shards are complete and OUT has been written.
+    Prints "done" if the shard is complete, or "joined" if all shards are complete and OUT has been written.
     """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)

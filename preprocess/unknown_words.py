@@ -1,4 +1,4 @@
-"""Count the known words in prepared data, and the unknown words in its summaries."""
+"""Count the known words in prepared data and the unknown words in its summaries."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
@@ -7,7 +7,7 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
 
 FEWEST = 0.9
-"""Fraction of the requested number of words below which a warning is printed."""
+"""If the number of known words is below this fraction of the requested number, a warning is printed."""
 
 
 def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
@@ -15,13 +15,13 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
     Args:
         out: folder of prepared data, which contains tokens/ and bin/.
-        wanted: requested number of words for each side.
+        wanted: requested numbers of words, with the keys "source" and "target".
 
     Returns:
-        A dictionary with three entries. "known" is the number of words (or subwords) that a model knows on each side,
-        without special symbols. "asked" is the requested number of words on each side. "summaries" contains three
-        counts for each split: the "words" in the summaries, the "unknown" words among them, and the "copyable" words,
-        which are unknown but occur in the untruncated document.
+        A dictionary with three entries. "known" contains the source and target vocabulary sizes in words (or subwords),
+        without special symbols. "asked" contains the requested numbers of words. "summaries" contains three counts for
+        each split: the "words" in the summaries, the "unknown" words among them, and the "copyable" words, which are
+        unknown but occur in the untruncated document.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -47,7 +47,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Summarise the report in a few lines, and warn if a side has far fewer words than requested."""
+    """Summarise the report in a few lines, and warn if a vocabulary is far smaller than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

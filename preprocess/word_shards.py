@@ -1,10 +1,10 @@
 """Divide tokenisation among processes or machines.
 
-``etads-prepare --shard I/N`` writes one shard, and ``etads-prepare`` without --shard joins all shards.
+``etads-prepare --shard I/N`` writes one shard, and ``etads-prepare`` without ``--shard`` joins all shards.
 
-A shard is a folder such as OUT/shards/2-of-4, which contains a tokenised part of each file in TEXT. Each shard has its
-own prepare.json and SHA256SUMS, so that several shards can be written at the same time. The joined shards are identical
-to the output of a single process.
+A shard is a folder such as OUT/shards/2-of-4. It contains a tokenised part of each file in TEXT. Each shard has its own
+prepare.json and SHA256SUMS, so that several shards can be written at the same time. The joined shards are identical to
+the output of a single process.
 """
 
 import re
@@ -26,12 +26,12 @@ def shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """Return all shards into which the text was divided, according to the names of the shards in a folder.
+    """Return all shards into which the text was divided, as determined from the names of the shards in a folder.
 
     The list is empty if the folder contains no shards.
 
     Raises:
-        InputError: the folder contains shards with different total numbers, such as 1/2 and 1/3.
+        InputError: the folder contains shards of different divisions, such as 1/2 and 1/3.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})

@@ -1,1 +1,1 @@
-"""Load training data: pairs of a document and a summary, and the factors of the words in the documents."""
+"""Load training data: pairs of a document and a summary, and the source factors of the documents."""

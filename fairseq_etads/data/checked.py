@@ -9,13 +9,13 @@ from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
-"""Options of fairseq's --bpe classes with the path of a file that etads-prepare creates."""
+"""Options of fairseq's --bpe classes whose value is the path of a file that etads-prepare creates."""
 
 
 class DataChecks:
-    """Check that data matches DATA/SHA256SUMS, if this file exists.
+    """Check that data files match DATA/SHA256SUMS, if this file exists.
 
-    fairseq maps the data files into memory. If a file is changed during use, the data in memory also changes.
+    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory also changes.
 
     Attributes:
         checked: mapping from each data folder to the checksums of its files.
@@ -37,8 +37,8 @@ class DataChecks:
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
-        """Verify all files of a split and of its further parts (train, train1, ...). Raise InputError if a file has
-        changed.
+        """Verify all files of a split, including its additional parts (train1, train2, ...). Raise InputError if a file
+        has changed.
         """
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
@@ -52,7 +52,7 @@ class DataChecks:
 def refuse_empty(directory: str, split: str, languages: str) -> None:
     """Raise ValueError if a split, or a part of the split, contains no pairs.
 
-    Unlike the message of fairseq's own error, this message contains the name of the split.
+    Unlike fairseq's own error message, this message contains the name of the split.
 
     Args:
         languages: suffixes of the files, such as "source-target".
@@ -65,7 +65,10 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
 
 
 def check_subword_model(args: Any) -> None:
-    """Verify the subword model of a --bpe class, using SHA256SUMS in its folder. Raise InputError if it has changed."""
+    """Verify the subword model of a --bpe class against SHA256SUMS in its folder.
+
+    Raise InputError if it has changed.
+    """
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)
         if path and os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Load source factors: values for each word of a document, such as its part of speech.
+"""Load source factors. A factor has a value for each word in a document, such as its part of speech.
 
 The factors are stored in the data folder with the binarised words:
 
@@ -24,7 +24,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Map the name of each factor in a data folder to its dictionary. The result is empty if there is no factors.json.
+    """Load the dictionaries of all factors in a data folder, keyed by factor name. The result is empty if there is no
+    factors.json.
 
     Raises:
         ValueError: factors.json or a dictionary is malformed.
@@ -38,7 +39,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
             names = json.load(file)["factors"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path}: expected {{"factors": [names]}} ({type(error).__name__}: {error})') from None
-    # The name of a factor occurs in file names, so it must be a plain word.
+    # Factor names are used in file names, so they must be plain words.
     if not isinstance(names, list) or any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
         raise ValueError(f"{path}: names of factors must consist of letters, digits, - and _; found {names!r}")
     dictionaries = {}
@@ -54,7 +55,7 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     """Load the values of one factor for all documents in a split.
 
     Args:
-        sizes: lengths of the documents, including the end symbol. The number of values per document must be the same.
+        sizes: lengths of the documents, including the end symbol. Each document must have the same number of values.
 
     Raises:
         FileNotFoundError: there is no file with the values of this factor.
@@ -82,10 +83,11 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
 
 
 class FactoredPairs(LanguagePairDataset):
-    """fairseq's dataset of text pairs, with the factors of the documents.
+    """fairseq's dataset of text pairs, extended with source factors.
 
     Attributes:
-        factors: for each factor, a dataset with one value per token of each document; empty if there are no factors.
+        factors: dictionary from each factor name to a dataset with one value for each source token; empty if there are
+            no factors.
     """
 
     factors: Sequence[Any] = ()
@@ -115,7 +117,7 @@ class FactoredPairs(LanguagePairDataset):
 
 
 class SourceFactors:
-    """Source factors in the data of a task, and the factors that the models read.
+    """Source factors that the data of a task contains, and the factors that the models read.
 
     Args:
         cfg: options of the task. The data folder is read when a dictionary is first requested.
@@ -128,7 +130,7 @@ class SourceFactors:
 
     @property
     def dictionaries(self) -> Dict[str, Dictionary]:
-        """Map from the name of each factor in the data to its dictionary."""
+        """Dictionaries of all factors in the data, keyed by factor name."""
         if self._dictionaries is None:
             directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
             self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
@@ -149,11 +151,14 @@ class SourceFactors:
         self.names = self.names or names
 
     def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
-        """Load the values of all factors that the models read, see :func:`load_factor`."""
+        """Load the values of all factors that the models read, keyed by factor name. See :func:`load_factor`."""
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
     def refuse_plain_words(self) -> None:
-        """Raise ValueError if a model reads factors. Call this method if only the words of a document are available."""
+        """Raise ValueError if a model reads factors.
+
+        Call this method if the documents are available only as plain words.
+        """
         if self.names:
             raise ValueError(
                 f"the model reads source factors ({', '.join(self.names)}; --source-factors), but only words were "
@@ -161,14 +166,14 @@ class SourceFactors:
             )
 
     def fingerprints(self) -> Dict[str, str]:
-        """Return the fingerprints of the factor dictionaries, which are stored in checkpoints."""
+        """Return the fingerprints of the factor dictionaries, keyed by factor name. They are stored in checkpoints."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a dictionary differs from the dictionary with which the model was trained.
+        """Raise ValueError if a factor dictionary differs from the one that was used in training.
 
         Args:
-            trained: result of :meth:`fingerprints` in the checkpoint.
+            trained: fingerprints from the checkpoint, see :meth:`fingerprints`.
         """
         for name, words in trained.items():
             if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:

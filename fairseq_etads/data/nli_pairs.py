@@ -22,7 +22,7 @@ _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Maximum fraction of words that may end in punctuation before a warning is returned.
+"""Maximum fraction of words that may end in punctuation without a warning.
 
 The fraction is not 0, because abbreviations end in punctuation.
 """
@@ -35,10 +35,10 @@ def hide_digits(text: str) -> str:
 
 
 def punctuation_warning(words: Iterable[str], option: str) -> str:
-    """Return a warning if the text does not seem to be tokenised, and otherwise an empty string.
+    """Return a warning if the text does not seem to be tokenised, or an empty string otherwise.
 
-    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if more than a fraction
-    :data:`MOST_PUNCTUATED` of the words end in punctuation.
+    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if the fraction of words
+    that end in punctuation exceeds :data:`MOST_PUNCTUATED`.
 
     Args:
         option: name of the option that selects the tokeniser, for the warning.

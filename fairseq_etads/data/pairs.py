@@ -1,4 +1,4 @@
-"""Datasets of pairs of a document and a summary. Texts are truncated only in this module."""
+"""Datasets of document-summary pairs. Texts are truncated only in this module."""
 
 import logging
 import os
@@ -20,8 +20,7 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     """Determine the suffixes of documents and summaries from the file names in a data folder.
 
-    fairseq's own function would mistake a file of factors, such as train.factor-tf.idx, for a file of pairs if it came
-    first.
+    fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of pairs if it came first.
 
     Returns:
         The two suffixes, or (None, None) if there are no files of pairs.
@@ -40,7 +39,7 @@ def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> 
         tokens: ids of the text, int tensor of shape (T,), with or without the end symbol.
         limit: maximum number of tokens, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether the end symbol is also appended if tokens have been cut off.
+        ends_if_cut: whether the end symbol is appended even if tokens have been cut off.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -49,14 +48,14 @@ def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> 
 
 
 class TruncatedDataset(BaseWrapperDataset):
-    """Dataset of token sequences that are truncated to ``limit`` tokens and the end symbol.
+    """Dataset of token sequences. Each sequence is truncated to ``limit`` tokens, followed by the end symbol.
 
     Args:
         dataset: dataset of token ids, each of shape (T,), with or without the end symbol.
         sizes: lengths of the sequences, including the end symbol.
         limit: maximum number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether sequences that are truncated also end with the end symbol.
+        ends_if_cut: whether truncated sequences also end with the end symbol.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -85,10 +84,10 @@ class TruncatedDataset(BaseWrapperDataset):
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log how much text has been cut off, if any. ``what`` is the name of the texts in the message.
+        """Log how much text has been cut off, if any. ``what`` describes the texts in the message.
 
-        Nothing is logged if the limit is a single token, because such texts are not used. An example is the summaries
-        in the training of an extractor.
+        Nothing is logged if the limit is a single token, because such texts are not used. For example, an extractor
+        does not use the summaries in training.
         """
         if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
@@ -105,20 +104,20 @@ class SummarizationDataset(FactoredPairs):
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: data, as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: maximum number of tokens to keep in documents and in summaries, not counting
             the end symbol.
-        ends_if_cut: whether summaries that are truncated also end with the end symbol. Otherwise, their last token is a
-            word.
+        ends_if_cut: whether truncated summaries also end with the end symbol. Otherwise, their last token is a word.
         name: name of the dataset in log messages, such as "train".
-        factors: for each factor, a dataset with one value per token of each document. The values are truncated and
-            padded like the tokens.
+        factors: dictionary from each factor name to a dataset with one value for each source token. The values are
+            truncated and padded like the tokens.
         sort_within: number of pairs per group. In training, the pairs are shuffled in each epoch and then sorted by
             length within groups of this size. If 0, all pairs are sorted by length once, as in fairseq.
-        references: number of pairs, counted from the first, for which batches contain the untruncated summaries. The
-            entry "references" of a batch is a list of tensors of shape (T,), or None for the other pairs.
+        references: number of pairs at the start of the dataset for which batches also contain the untruncated summary.
+            The entry "references" of a batch is a list that contains a tensor of shape (T,) for each of these pairs and
+            None for all other pairs.
         kwargs: further arguments of ``LanguagePairDataset``.
 
     Attributes:
-        token_values: mapping from names to values for the tokens of the documents. Batches contain the values under
-            these names.
+        token_values: mapping from names to datasets with a value for each source token. Batches contain the values
+            under these names.
 
     Raises:
         ValueError: the number of summaries differs from the number of documents.
@@ -178,7 +177,7 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the next epoch. fairseq calls this method before it creates the batches of the epoch."""
+        """Set the number of the next epoch. fairseq calls this method before it creates the batches for that epoch."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
@@ -189,7 +188,8 @@ class SummarizationDataset(FactoredPairs):
         """
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # Before this call, fairseq seeds numpy with --seed, which is the same in all epochs.
+        # Before this call, fairseq seeds numpy with --seed, so the state of numpy's generator is the same in all
+        # epochs.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])

@@ -1,4 +1,4 @@
-"""Define the settings of etads-prepare, and the options with which new text is processed in the same way.
+"""Define the settings of etads-prepare, and the options for processing new text in the same way.
 
 The settings are stored in prepare.json.
 """
@@ -22,15 +22,16 @@ class Settings:
     """Options of etads-prepare that determine the prepared data. prepare.json stores them under the same names.
 
     Attributes:
-        tokens: kind of tokens, one of TOKENS.
-        words: kind of words, one of WORD_KINDS; empty to use the default for ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. It has no effect on GPT-2's pieces, which are fixed.
+        tokens: type of tokens, one of TOKENS.
+        words: type of word tokenisation, one of WORD_KINDS; empty to use the default for ``tokens``.
+        size: number of BPE merges, SentencePiece pieces or words. It has no effect with GPT-2's BPE, whose pieces are
+            fixed.
         lowercase: whether to lower-case the text.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
-        separate: whether to create separate dictionaries for documents and summaries instead of a shared dictionary.
-        source_size, target_size: numbers of known words. With separate dictionaries, they are the sizes of the
-            dictionaries; 0 means ``size`` words, or all subwords. With a shared dictionary, ``target_size`` is the
-            number of words that are known in summaries; 0 means all words that are known in documents.
+        separate: whether to create separate source and target dictionaries instead of a shared dictionary.
+        source_size, target_size: source and target vocabulary sizes. With separate dictionaries, 0 means ``size``
+            words, or all subwords. With a shared dictionary, only ``target_size`` is used. It is the number of words
+            that the model can generate; 0 means all words that are known in documents.
         factors: names of the source factors, which must be in FACTORS.
         tf_bins, idf_bins: numbers of bins for the factors tf and idf.
         spacy_model: spaCy model that predicts the factors pos and ner; empty to read these factors from files.
@@ -61,25 +62,28 @@ class Settings:
 
     @property
     def word_kind(self) -> str:
-        """Kind of words, one of WORD_KINDS. It is ``words`` if set, and otherwise the default for ``tokens``."""
+        """Type of word tokenisation, one of WORD_KINDS.
+
+        It is ``words`` if set, or the default for ``tokens`` otherwise.
+        """
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
-        """Names of the files of the subword model, starting with the file that is used to encode text."""
+        """File names of the subword model. The first file is used to encode text."""
         files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
     def needed_files(self) -> List[str]:
-        """Names of those ``subword_files`` that are needed to encode text.
+        """Subset of ``subword_files`` that is needed to encode text.
 
         SentencePiece's readable list of pieces is not needed.
         """
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
-        """Raise InputError if values are invalid or incompatible. The message contains the option."""
+        """Raise InputError if values are invalid or incompatible. The message names the option."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -128,14 +132,15 @@ class Settings:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
     def wanted_words(self) -> Dict[str, int]:
-        """Return the minimum number of known words that is expected for each side ("source", "target"), if any."""
+        """Return the expected minimum vocabulary sizes, with the keys "source" and "target" if there is an expectation.
+        """
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "Settings":
-        """Create the settings from a result of :meth:`record`.
+        """Create the settings from a dictionary that :meth:`record` has returned.
 
         Raises:
             ValueError: the record is invalid. The message contains the invalid name or value.
@@ -167,7 +172,7 @@ class Settings:
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Return the options with which fairseq processes new text in the same way as the prepared text in ``out``.
+    """Return the fairseq options for processing new text in the same way as the prepared text in ``out``.
 
     Args:
         record: settings in the form in which prepare.json stores them.
@@ -197,8 +202,7 @@ def command_line(options: Dict[str, Any]) -> List[str]:
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Return the options with which fairseq processes new text in the same way as the text in a folder of prepared
-    data.
+    """Return the fairseq options for processing new text in the same way as the text in a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.

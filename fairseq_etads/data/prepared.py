@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
-    """Return the tokens of a text, given its ids (T,). The end symbol is dropped."""
+    """Convert the ids of a text, shape (T,), to tokens. The end symbol is dropped."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
 
@@ -19,7 +19,7 @@ class PreparedPairs:
         pairs: dataset with the pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        unk: token for unknown words, which can represent any word.
+        unk: token that replaces all unknown words.
     """
 
     def __init__(self, pairs: Any):
@@ -31,7 +31,7 @@ class PreparedPairs:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Dictionary of the documents."""
+        """Source dictionary."""
         dictionary: Dictionary = self._pairs.src_dict
         return dictionary
 
@@ -48,5 +48,5 @@ class PreparedPairs:
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def without_unknown(self, words: List[str]) -> List[str]:
-        """Replace the unknown words in a summary with empty words, so that they match no word in the document."""
+        """Replace unknown words in a summary with empty strings, so that they match no word in the document."""
         return ["" if word == self.unk else word for word in words]

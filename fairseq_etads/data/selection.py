@@ -1,4 +1,4 @@
-"""Load values for the tokens and sentences of documents from files of labels or probabilities."""
+"""Load values for the tokens and sentences of documents from files with labels or probabilities."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -15,7 +15,7 @@ from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0
-"""Value of tokens that have no label or probability, which are the end symbol, sentence marks and padding."""
+"""Value for the end symbol, sentence marks and padding, which have no label or probability."""
 CHECKED = 200
 """Number of evenly spaced documents that are checked when a file is opened.
 
@@ -24,12 +24,12 @@ All other documents are checked when they are read.
 
 
 class TokenValues:
-    """Dataset with a number for each token of the truncated documents in a split.
+    """Dataset with one number for each token of the truncated documents in a split.
 
-    If labels or probabilities belong to sentences, all words of a sentence have the same value.
+    If the labels or probabilities belong to sentences, all words in a sentence have the same value.
 
     Args:
-        path: path of the file of labels or probabilities.
+        path: path of the file with labels or probabilities.
         unit: unit to which the values belong, "words" or "sentences".
         documents: ids of each document, shape (T,), with the end symbol and not truncated.
         sizes: lengths of the documents.
@@ -38,7 +38,7 @@ class TokenValues:
         option: name of the option that specifies the file, for messages.
 
     Raises:
-        InputError: the file is damaged, or it was created for other documents or for fewer tokens than are read.
+        InputError: the file is damaged, it was created for other documents, or it covers fewer tokens than are read.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TokenValues:
             self.file.row_of(number, tokens_of(documents[number], dictionary))
 
     def _check_kind(self) -> None:
-        """Raise InputError if the file contains another kind of labels than this class requires."""
+        """Raise InputError if the file does not contain the kind of labels that this class requires."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
                 f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
@@ -130,9 +130,9 @@ class TokenValues:
 class SentenceTargets(TokenValues):
     """Dataset with distributions over the sentences of each document in a split, one for each summary sentence.
 
-    ``etads-labels --kind distribution`` creates the file. If a document is truncated, the weights of the remaining
-    sentences are rescaled so that they sum to 1. A file can therefore be used with any ``--truncate-source`` up to the
-    value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
+    The file is created with ``etads-labels --kind distribution``. If a document is truncated, the weights of the
+    remaining sentences are rescaled so that they sum to 1. A file can therefore be used with any ``--truncate-source``
+    up to the value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
     :class:`TokenValues` for the arguments and errors.
     """
 
@@ -175,10 +175,10 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """Dataset with the sentences of each document that match the sentences of the summary, in the order of the summary.
+    """Dataset with the indices of the document sentences that match the summary sentences, in the order of the summary.
 
-    ``etads-labels --kind match`` creates the file. Sentences that the model does not read because of truncation are
-    left out. See :class:`TokenValues` for the arguments and errors.
+    The file is created with ``etads-labels --kind match``. Sentences that the model does not read because of truncation
+    are left out. See :class:`TokenValues` for the arguments and errors.
     """
 
     def _check_kind(self) -> None:
@@ -190,7 +190,7 @@ class SentenceOrder(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the numbers of the matching sentences in one document, int64 tensor of shape (n,)."""
+        """Return the indices of the matching sentences in one document, int64 tensor of shape (n,)."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -201,7 +201,7 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the sentence numbers for the documents with indices ``numbers``: (B, n), int64. Padding is -1."""
+        """Collate the sentence indices of the documents with indices ``numbers``: (B, n), int64. Padding is -1."""
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -213,7 +213,7 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
     """Add values for the documents in a batch to the batch.
 
     Args:
-        values: mapping from the names under which values are added to the datasets with the values.
+        values: mapping from the name of each new batch entry to the dataset with its values.
         pad: id of the padding symbol.
     """
     if not batch:
@@ -223,14 +223,14 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
 
 
 class DocumentLabels:
-    """Labels for training the models of a task, and probabilities for decoding with them.
+    """Labels for training and probabilities for decoding.
 
     Args:
         cfg: options of the task.
 
     Attributes:
         unit: unit to which the labels belong, "words" or "sentences"; None if the models do not require labels.
-        in_order: whether the labels are sentences in the order of the summary, see :class:`SentenceOrder`.
+        in_order: whether the labels are sentence indices in the order of the summary, see :class:`SentenceOrder`.
         reads_targets: whether --selection-loss requires distributions over sentences, see :class:`SentenceTargets`.
     """
 
@@ -241,7 +241,7 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Request the labels that a model requires. See the attributes for the arguments."""
+        """Request the labels that a model requires. The arguments are described under the attributes."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
@@ -260,9 +260,9 @@ class DocumentLabels:
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """Load the values that the batches of a split contain.
+        """Load the additional values that the batches of a split contain.
 
-        In training, these are "labels" and "sentence_targets". In decoding, they are "selection".
+        The keys of the result are "labels" and "sentence_targets" in training, and "selection" in decoding.
 
         Args:
             directory: data folder.

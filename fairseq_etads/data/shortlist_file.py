@@ -1,9 +1,9 @@
 """Read and write shortlists (:mod:`fairseq_etads.vocabulary.shortlist`).
 
-The files are in the safetensors format, so they contain numbers and metadata, but no executable code. The arrays
-"frequent" (F,) and "together" (V_s, k) contain ids of summary words, int32. Row i of "together" belongs to the document
-word with id i. It is padded with -1 if there are fewer than k words. The metadata contain the format, the fingerprints
-of both dictionaries, and the origin of the table. A file can be loaded only with the same dictionaries.
+The files are in the safetensors format, so they contain numbers and metadata, but no executable code. The int32 arrays
+"frequent" (F,) and "together" (V_s, k) contain target vocabulary ids. Row i of "together" belongs to the source word
+with id i. It is padded with -1 if there are fewer than k words. The metadata contain the format, the fingerprints of
+both dictionaries, and a description of how the table was created. A file can be loaded only with the same dictionaries.
 """
 
 import json
@@ -19,7 +19,7 @@ from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
-"""Name of the format. It changes whenever older versions could no longer read a file correctly."""
+"""Name of the format. It is changed whenever older versions can no longer read new files correctly."""
 ADVICE = "Create it again with etads-shortlist"
 
 
@@ -29,9 +29,9 @@ def write_shortlist(
     """Write a shortlist to a file, and list the file in SHA256SUMS if the folder contains such a list.
 
     Args:
-        frequent, together: arrays (F,) and (V_s, k), int32; see the docstring of the module.
+        frequent, together: int32 arrays of shapes (F,) and (V_s, k), see the module docstring.
         source, target: dictionaries of documents and of summaries.
-        made_from: description of the origin of the table.
+        made_from: description of how the table was created.
     """
     from safetensors.numpy import save
 

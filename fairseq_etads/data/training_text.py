@@ -1,4 +1,4 @@
-"""Compute initial values of parameters from the training text: word frequencies in summaries, and word vectors."""
+"""Compute initial parameter values from the training text: word frequencies in the summaries, and word embeddings."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words to read from the documents, and from the summaries, when word vectors are computed."""
+"""Maximum number of words that are read from the documents, and from the summaries, to compute word vectors."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
@@ -42,13 +42,13 @@ def read_split(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def word_probabilities(task: Any, copies: bool) -> Tensor:
-    """Compute the relative frequencies of words and the end symbol in the truncated training summaries, shape (V,).
+    """Compute the relative frequencies of all words and the end symbol in the truncated training summaries, shape (V,).
 
     Each count is increased by one, so that no frequency is 0.
 
     Args:
-        copies: whether the model has a pointer, which can copy words outside the vocabulary. If it has, such words are
-            ignored. Otherwise, they are counted as the unknown word.
+        copies: whether the model has a pointer that can copy words outside the vocabulary. If True, such words are
+            ignored; otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)
@@ -66,7 +66,7 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
     The embeddings of special symbols, and of words for which no vector can be computed, are not changed.
 
     Args:
-        documents, summaries: embedding tables for documents and summaries, which may share their weights.
+        documents, summaries: source and target embedding tables, which may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -86,14 +86,18 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Concatenate the first ``longest`` words of each text, and yield a tensor of shape (n,) per block of texts."""
+    """Concatenate the first ``longest`` words of each text, and yield one tensor of shape (n,) for each block of texts.
+    """
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Concatenate texts to one tensor of ids, shape (n,), with -1 for unknown words and between two texts."""
+    """Concatenate texts into one tensor of ids, shape (n,).
+
+    Unknown words, and the gaps between texts, have the id -1.
+    """
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0

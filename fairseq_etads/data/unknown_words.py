@@ -22,18 +22,18 @@ unknown. If the dictionary has no copy tail, there are many more unknown words.
 """
 
 FEWEST_WORDS = 0.9
-"""Fraction of the requested number of words below which a warning is logged."""
+"""If the number of words is below this fraction of the requested number, a warning is logged."""
 
 
 class SummaryWords(NamedTuple):
-    """Numbers of words in sampled summaries. End symbols are not counted.
+    """Word counts in a sample of summaries. End symbols are not counted.
 
     Attributes:
         pairs: number of summaries.
         words: total number of words in the summaries.
         unknown: number of words that the model cannot generate.
         copyable: number of these unknown words that occur in the document.
-        in_document: number of all words that occur in the document, whether known or unknown; "<unk>" is not counted.
+        in_document: number of words that occur in the document, whether known or unknown; "<unk>" is not counted.
     """
 
     pairs: int
@@ -71,12 +71,12 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
 
 def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check whether the data of a split is suitable for the model. The task calls this function for each split.
+    """Check that the data of a split is suitable for the model. The task calls this function for each split.
 
     Args:
         split: name of the split.
         pairs: a ``SummarizationDataset``.
-        pointer: pointer of the model, "none", "soft" or "switch".
+        pointer: pointer type of the model: "none", "soft" or "switch".
         task: task with the dictionaries and the splits that have been loaded so far.
 
     Raises:
@@ -90,14 +90,14 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
 
 
 def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log the share of unknown words in the summaries, and check that a pointer can copy words.
+    """Log the fraction of unknown words in the summaries, and check that a pointer can copy some of them.
 
     Args:
         split, pairs, pointer: see :func:`check_data`.
         dictionary: dictionary of the summaries.
 
     Raises:
-        ValueError: none of the sampled summaries contains a word that this kind of pointer could copy.
+        ValueError: the sampled summaries contain no word that a pointer of this type could copy.
     """
     if pairs.tgt is None:
         return
@@ -126,7 +126,7 @@ def warn_of_few_words(data: Path) -> None:
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was not created with etads-prepare, or it was created with an older version.
+        # The data was not created with etads-prepare, or was created with an older version of it.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]
@@ -138,7 +138,7 @@ def warn_of_few_words(data: Path) -> None:
 
 
 def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
-    """Log a warning if documents contain words that a pointer cannot copy, because they are not in the dictionary.
+    """Log a warning if documents contain words that a pointer cannot copy because they are not in the dictionary.
 
     Args:
         documents: ids of each document in the split, shape (S,).

@@ -29,10 +29,10 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
 
 
 class WeightsFile:
-    """File with the weights in a model folder.
+    """Weights file in a model folder.
 
     Args:
-        shared: mapping from the name of each tied weight to the name under which its values are stored.
+        shared: mapping from the name of each tied weight to the name of the weight that contains its values.
         advice: advice for the user if the file is damaged, as a sentence without a full stop.
 
     Attributes:

@@ -1,20 +1,21 @@
-"""Find the characters of the raw text that correspond to each token.
+"""Find the characters in the raw text that correspond to each token.
 
-The characters of a token may differ from the text, because cleaning and tokenisation lower-case the text, compose
+The characters of a token may differ from those in the raw text. Cleaning and tokenisation may change the case, compose
 accents, remove invisible characters, rewrite quotes and dashes, and insert spaces. The text and the tokens are
-therefore both *folded* to a form that these changes do not affect, and are then compared from left to right.
+therefore both *folded*, which means converted to a form that does not depend on these changes, and then compared from
+left to right.
 """
 
 import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 Span = Tuple[int, int]
-"""Index of the first character, and index after the last character."""
+"""Index of the first character, and the index after the last character."""
 
 WINDOW = 2000
 """Number of folded characters in which to search for a token that is not at the expected position."""
 _CERTAIN = 12
-"""Minimum number of folded characters in a token and its successors for which a match is considered certain."""
+"""Minimum number of folded characters that must match, in a token and its successors, for the match to be certain."""
 _BLOCK = 4096
 _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
@@ -22,11 +23,13 @@ _FOLDED = {
     **dict.fromkeys("–—―", "--"),
 }
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-"""Map from the tokens for brackets in the Penn Treebank to the brackets."""
+"""Mapping from the Penn Treebank tokens for brackets to the brackets."""
 
 
 def fold(text: str) -> str:
-    """Convert a word, or a character with its accents, to a form that cleaning and tokenisation do not affect."""
+    """Fold a word, or a character with its accents, to a form that is the same before and after cleaning and
+    tokenisation.
+    """
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
@@ -42,10 +45,10 @@ def _visible(character: str) -> str:
 
 
 def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Return an approximation of how a token is spelt in the raw text. It is accurate enough for :func:`fold`.
+    """Return the approximate spelling of a token in the raw text. It equals the actual spelling after :func:`fold`.
 
     Args:
-        words: kind of words that the tokeniser produces, one of WORD_KINDS.
+        words: type of word tokenisation, one of WORD_KINDS.
         subwords: "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
@@ -58,7 +61,7 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
 
 
 class _Folded:
-    """Text that is folded on demand, with the span of each folded character in the text."""
+    """Text that is folded on demand. For each folded character, the span of the original character is stored."""
 
     def __init__(self, text: str):
         self.text = text
@@ -67,7 +70,7 @@ class _Folded:
         self._clusters = self._split()
 
     def _split(self) -> Iterator[Span]:
-        """Yield the span of each character, including any combining accents that follow it."""
+        """Yield the span of each character together with the combining accents that follow it."""
         start, text = 0, self.text
         while start < len(text):
             end = start + 1
@@ -96,8 +99,8 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None if the span cannot be determined.
 
     Args:
-        spelled: result of :func:`spelling` for each token, in the order of the text. It is empty for tokens that do not
-            occur in the text. The last token need not be at the end of the text.
+        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. It is empty for
+            tokens that do not occur in the text. The tokens need not extend to the end of the text.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]

@@ -13,11 +13,14 @@ SIDES = ("source", "target")
 ORIGINAL = "original"
 """Suffix of SPLIT.source.original, which contains the documents with their original case and digits."""
 ORIGIN = "origin"
-"""Suffix of SPLIT.source.origin, which contains one word per document for its origin, such as "cnn"."""
+"""Suffix of SPLIT.source.origin, which contains one word per document that names its origin, such as "cnn"."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:
-    """Write a JSON file. File names that are not valid UTF-8 are escaped, and reading the file restores them."""
+    """Write a JSON file.
+
+    File names that are not valid UTF-8 are escaped, and they are restored when the file is read.
+    """
     with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
@@ -42,7 +45,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
 
 
 def checksum_and_lines(path: Path) -> Tuple[str, int]:
-    """Return the hexadecimal SHA-256 digest and the number of lines of a file. Memory use is constant."""
+    """Return the hexadecimal SHA-256 digest of a file and its number of lines. Memory use is constant."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

@@ -1,7 +1,7 @@
 """Record and verify the checksums of the files in a folder (SHA256SUMS, in the format of ``sha256sum -c``).
 
-Commands that create files list their checksums in SHA256SUMS. Commands that read these files verify the checksums,
-which detects damaged files. If there is no SHA256SUMS, as in data from fairseq-preprocess, nothing is verified.
+Commands that create files record their checksums in SHA256SUMS. Commands that read these files verify the checksums in
+order to detect damaged files. If there is no SHA256SUMS, as in data from fairseq-preprocess, nothing is verified.
 Computing SHA-256 takes about 0.7 s per GiB.
 """
 
@@ -20,7 +20,10 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, modification time in nanoseconds, and inode of a file. If the file changes, at least one of them changes."""
+"""Size, modification time in nanoseconds, and inode of a file.
+
+If the file changes, at least one of these values changes.
+"""
 
 
 def sha256(path: Path) -> str:
@@ -67,15 +70,15 @@ def _read_list(content: str) -> Dict[str, str]:
 
 
 class Checksums:
-    """Checksums of the files in a folder, and files that must not change while a command reads them.
+    """Checksums of the files in a folder, and a list of files that must not change while a command reads them.
 
     Args:
         folder: path of the folder, which need not exist.
         advice: advice for the user if a file is damaged, as a sentence without a full stop.
 
     Attributes:
-        listed: mapping from file names to SHA-256 digests; empty if there is no SHA256SUMS. A name is a path relative
-            to the folder, such as "words/train.source".
+        listed: mapping from file names to SHA-256 digests; empty if there is no SHA256SUMS. File names are paths
+            relative to the folder, such as "words/train.source".
 
     Raises:
         InputError: SHA256SUMS is damaged.
@@ -96,7 +99,7 @@ class Checksums:
         return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the checksums of those named files that are listed, and watch these files for later changes.
+        """Verify the checksums of the given files, and watch these files for later changes.
 
         Args:
             names: names of the files. Files that are not listed are ignored.
@@ -136,10 +139,10 @@ class Checksums:
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:
-        """Create files from watched files inside this context. Afterwards, the new files are listed and watched.
+        """Context in which new files are created from watched files. On exit, the new files are listed and watched.
 
         Raises:
-            InputError: a watched file has changed in the meantime. The new files are deleted.
+            InputError: a watched file has changed in the meantime. In this case, the new files are deleted.
         """
         self.forget(*names)
         yield
@@ -153,7 +156,7 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Remove files from the list before they are replaced, so that the change is not reported as damage."""
+        """Remove files from the list before they are replaced, so that the replacement is not reported as damage."""
         for name in names:
             self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
@@ -167,7 +170,7 @@ class Checksums:
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
-        """Add the named files to the list, except files that are already listed.
+        """Add the given files to the list, except files that are already listed.
 
         A file may be unlisted because it was written by an older version, or by a command that ended before it listed
         the file.

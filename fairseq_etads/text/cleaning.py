@@ -1,4 +1,4 @@
-"""Convert a raw text to one clean line. Training data and new text are treated in the same way."""
+"""Convert a raw text to one clean line. Training data and new text are processed in the same way."""
 
 import re
 import unicodedata
@@ -30,7 +30,8 @@ def clean(text: str, counts: Counter) -> str:
 
     Control characters are replaced with spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
     surrogates, which cannot be stored in files, are replaced with U+FFFD. Spaces are inserted into sentence marks that
-    occur in the text. ``counts`` counts the changes of each kind; normalisation to NFC is counted once per text.
+    occur in the text. The number of changes of each kind is added to ``counts``; normalisation to NFC is counted once
+    per text.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)

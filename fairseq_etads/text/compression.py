@@ -1,7 +1,7 @@
 """Read compressed files. If the data is truncated or damaged, an error is raised.
 
 The modules in Python's standard library accept some damaged files. gzip reads an empty file as an empty text. lzma and
-bz2 silently ignore damaged data after the first stream, although parallel compressors write many streams.
+bz2 silently ignore damaged data after the first stream, although files from parallel compressors contain many streams.
 """
 
 import bz2
@@ -17,10 +17,10 @@ BLOCK = 1 << 16
 MOST_AT_ONCE = 1 << 24
 """Maximum number of bytes that are decompressed at a time."""
 BUFFER = 1 << 16
-"""Size of a reader's buffer in decompressed bytes."""
+"""Size of the read buffer in decompressed bytes."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Maximum decompressed size. It is 1000 times the compressed size or 256 MiB, whichever is larger. Decompressed texts
-are usually 3 to 20 times as large as the compressed files.
+"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger. Text is usually 3 to
+20 times as large as the compressed file.
 """
 
 
@@ -28,7 +28,7 @@ class _SmallSteps:
     """Zstandard decompressor that stops after about the requested number of bytes, like Python's own decompressors."""
 
     STEP = 1 << 11
-    """Number of compressed bytes per step. They can expand to 70 MB."""
+    """Number of compressed bytes per step. They can expand to as much as 70 MB."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -71,11 +71,11 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _zstd_decompressor,
 }
-"""Map from the suffix of a compressed file to a function that creates a decompressor for one stream."""
+"""Mapping from file suffixes to functions that create a decompressor for one stream."""
 
 
 class _Decompressed(io.RawIOBase):
-    """Stream of the decompressed bytes of a file with one or more compressed streams.
+    """Raw stream that decompresses a file with one or more compressed streams.
 
     Zero bytes between the compressed streams are ignored.
 
@@ -114,7 +114,7 @@ class _Decompressed(io.RawIOBase):
     def _decompress(self, block: bytes) -> bytes:
         """Decompress at most about MOST_AT_ONCE bytes.
 
-        With gzip, a whole block is decompressed at once. It can become at most 1,032 times as large.
+        With gzip, a whole block is decompressed at once. It can expand to at most 1,032 times its size.
         """
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
@@ -130,7 +130,10 @@ class _Decompressed(io.RawIOBase):
             )
 
     def _next_block(self) -> bytes:
-        """Read compressed bytes for the current stream or for a new stream. Return no bytes at the end of the file."""
+        """Read compressed bytes for the current stream or for a new stream.
+
+        Return an empty result at the end of the file.
+        """
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:
@@ -152,5 +155,5 @@ class _Decompressed(io.RawIOBase):
 
 
 def open_compressed(path: Path) -> BinaryIO:
-    """Open a compressed file, with a suffix in DECOMPRESSORS, for reading its decompressed content."""
+    """Open a compressed file for reading its decompressed content. The suffix of the file must be in DECOMPRESSORS."""
     return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

@@ -11,10 +11,10 @@ from .cleaning import REPLACED_CONTROLS
 from .files import name_of
 
 LONGEST_CELL = 1 << 26
-"""Maximum number of characters in a cell. A longer cell is usually the result of a quote that was never closed."""
+"""Maximum number of characters in a cell. Longer cells are usually caused by an unclosed quote."""
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""Separators that can be detected automatically if --delimiter is not given, with their names."""
+"""Mapping from the separators that can be detected automatically, if --delimiter is not given, to their names."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 

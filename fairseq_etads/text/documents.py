@@ -1,4 +1,7 @@
-"""Convert the document and the summaries that a reader returns to clean lines. All corpora are treated alike."""
+"""Convert the document and summaries that a reader returns to clean lines.
+
+All corpora are processed in the same way.
+"""
 
 import html
 import html.entities
@@ -12,7 +15,7 @@ from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
-"""Modules that split_sentences imports when it is first called. Importing them takes seconds."""
+"""Modules that split_sentences imports when it is first called. Importing them takes several seconds."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -22,7 +25,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Map from each kind of suspicious content, which is kept by default, to the option that removes it."""
+"""Mapping from each kind of suspicious content to the option that removes it. By default, the content is kept."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -48,7 +51,10 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """Raised for a record that cannot be read. The message is a short reason; report.json counts records by reason."""
+    """Raised for a record that cannot be read.
+
+    The message is a short reason, under which report.json counts the record.
+    """
 
 
 class Unfit(BadDocument):
@@ -79,7 +85,7 @@ class Document:
     """Document and its reference summaries.
 
     Attributes:
-        source: document as a list of pieces, which are paragraphs or sentences.
+        source: document as a list of paragraphs or sentences ("pieces").
         targets: reference summaries, each as a list of pieces.
         source_in_sentences: whether the pieces of the document are sentences.
         targets_in_sentences: whether the pieces of the summaries are sentences.
@@ -98,15 +104,15 @@ class Document:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """Options for converting documents to lines. All kinds of etads-corpus share these options under the same names.
+    """Options for converting documents to lines. All corpus kinds of etads-corpus share these options.
 
     Attributes:
         split: whether to split paragraphs into sentences (--sentences).
         full_stops: whether to add a full stop to pieces that lack one.
         keep_empty: whether to keep empty documents and documents with an empty summary.
-        source_sentences, source_words: maximum number of sentences and of words to keep in a document; 0 to keep all.
-        short_lead: number of characters. If the first ``source_sentences`` sentences are shorter, one more sentence is
-            kept.
+        source_sentences, source_words: maximum number of sentences, and of words, to keep in a document; 0 to keep all.
+        short_lead: minimum number of characters. If the first ``source_sentences`` sentences have fewer characters, one
+            more sentence is kept.
         strip_html: whether to remove tags, scripts and comments, and decode entities.
         strip_invisible: whether to remove zero-width characters and bidirectional control characters.
     """
@@ -126,13 +132,13 @@ class DocumentLines:
     """Result of converting a document to lines.
 
     Attributes:
-        source: line of the document.
-        targets: line of each reference summary.
-        original: line of the document with its original case and digits, if requested.
+        source: document as one line.
+        targets: each reference summary as one line.
+        original: document as one line with its original case and digits, if requested.
         origin: origin of the document, if requested.
         dropped: reason for dropping the document; empty to keep it.
-        counts: number of changes of each kind.
-        warnings: number of occurrences of each kind of suspicious content that was kept; the keys are in WARNINGS.
+        counts: counter of the changes of each kind.
+        warnings: counter of suspicious content that was kept; its keys are in WARNINGS.
     """
 
     source: str = ""
@@ -201,7 +207,7 @@ def strip_invisible(text: str, counts: Counter) -> str:
 
 
 def add_full_stop(text: str) -> str:
-    """Add a full stop to a text that does not end in punctuation.
+    """Add a full stop to a text that does not end with punctuation.
 
     In CNN/Daily Mail, captions and highlights often lack a full stop (See et al. 2017).
     """
@@ -224,8 +230,8 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the line of a document with its original spelling. If the numbers of words differ, return the line as it
-    is.
+    """Return the line of a document with its original case and digits. If the numbers of words differ, return the line
+    unchanged.
     """
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
@@ -242,7 +248,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
     """
     out: List[str] = []
     counts = made.counts
-    # A tag or a script can extend over several pieces, so all pieces are stripped together.
+    # A tag or a script can extend over several pieces, so HTML is removed from all pieces together.
     if options.strip_html:
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
@@ -261,7 +267,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
 
 
 def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
-    """Truncate a document to the maximum numbers of sentences and words in the options."""
+    """Truncate a document to the maximum number of sentences and words in the options."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
         if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:

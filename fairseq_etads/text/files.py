@@ -13,11 +13,11 @@ STANDARD_INPUT = "-"
 """File name that denotes standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""Value of ``fallback`` in :func:`read_lines` with which invalid bytes become characters that :func:`is_utf8` detects.
+"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that :func:`is_utf8` detects.
 """
 
 _read_input: Any = None
-"""Standard input once it has been read. It cannot be read a second time."""
+"""Standard input, once it has been read. It cannot be read a second time."""
 
 
 def name_of(path: Path) -> str:
@@ -62,15 +62,16 @@ def is_utf8(text: str) -> bool:
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
     """Yield the lines of a file, by default without line endings.
 
-    Only a line feed ends a line. ``str.splitlines()`` would also split at characters such as U+2028, so the lines of
-    parallel files would no longer correspond.
+    Lines are separated only by line feeds. ``str.splitlines()`` would also split at characters such as U+2028, and the
+    lines of parallel files would no longer match.
 
     Args:
         path: path of a plain or compressed file, or ``-``. A byte order mark at the beginning is skipped.
-        fallback: treatment of lines that are not valid UTF-8. The value is the name of another encoding; "replace" to
-            replace invalid bytes with U+FFFD; ESCAPE_INVALID to let the caller detect invalid lines; or empty to raise
-            an error.
-        counts: counter to which the number of lines read with ``fallback`` is added, unless it is ESCAPE_INVALID.
+        fallback: what to do with lines that are not valid UTF-8. The name of another encoding decodes them with that
+            encoding, "replace" replaces invalid bytes with U+FFFD, ESCAPE_INVALID lets the caller detect invalid lines,
+            and an empty string raises an error.
+        counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
+            ESCAPE_INVALID.
         ends: whether to keep the line endings.
 
     Raises:
@@ -91,7 +92,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    """Decode a line that is not valid UTF-8 with ``fallback``. Raise InputError if this is not possible either."""
+    """Use ``fallback`` to decode a line that is not valid UTF-8. Raise InputError if this also fails."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"

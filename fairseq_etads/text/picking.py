@@ -13,27 +13,27 @@ from typing import Any, List, Optional, Sequence, Tuple
 from ..platform.errors import InputError
 
 FACTOR = "salience"
-"""Name of the source factor that provides the probability level of each selected sentence to the summariser."""
+"""Name of the source factor that tells the summariser the probability level of each selected sentence."""
 FILE = "picking.json"
 """Name of the settings file in an extractor's run folder, and in a model folder that contains an extractor."""
 WORDS = 200
 """Default budget: maximum number of words in the selected sentences."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles that separate the levels, computed from the probabilities of training sentences. They are denser in the
-range of the sentences that are usually selected.
+"""Quantiles of the training sentences' probabilities that separate the levels. They are denser in the range of
+sentences that are usually selected.
 """
 FULL = 0.95
 """Fraction of the budget at which the selection stops."""
 SHORTEST = 3
-"""Minimum number of words in a sentence that can be selected from a document longer than the budget. If all sentences
-of the document are shorter, this limit does not apply.
+"""Minimum number of words that a sentence must have to be selected from a document longer than the budget. If all
+sentences in the document are shorter, this limit does not apply.
 """
 _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Picking:
-    """Settings of the selection, and bounds of the probability levels for the factor :data:`FACTOR`.
+    """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
 
     Attributes:
         words: maximum number of words in the selected sentences (the budget).
@@ -52,7 +52,7 @@ class Picking:
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """Return the settings as the content of :data:`FILE`."""
+        """Serialise the settings as the content of :data:`FILE`."""
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
@@ -76,7 +76,7 @@ class Picking:
 
 
 def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
-    """Return the budget and the edges in the content of a file. Raise ValueError if they are invalid."""
+    """Return the budget and the edges from the parsed content of a file. Raise ValueError if they are invalid."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]

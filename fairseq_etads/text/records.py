@@ -1,8 +1,8 @@
 """Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
 ``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
-fairseq-interactive and cleaned as ``etads-corpus`` cleans training data. This module defines the input options of the
-script.
+fairseq-interactive and cleaned in the same way as training data in ``etads-corpus``. This module defines the input
+options of the script.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
-"""Names of fields that may contain the document, in order of priority. They are the same as in etads-corpus table."""
+"""Names of fields that may contain the document, in order of priority. ``etads-corpus table`` uses the same names."""
 
 _RECORDS_SEARCHED = 100
 """Number of JSON records in which a known field is searched for."""
@@ -46,7 +46,7 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """Return the format of the inputs. If the user has not specified a format, it is guessed from the file names and
+    """Return the format of the inputs. If the user has not specified a format, it is guessed from file names and
     content.
 
     Raises:
@@ -91,7 +91,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Return a message that tells the user what is read as one document, and which option changes this.
+    """Return a message that states what is read as one document and which option changes this.
 
     Args:
         kind: format of the input, one of FORMATS.
@@ -110,7 +110,7 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
 
 def _has_lines(path: Path) -> bool:
     """Return whether more than one line of a file contains text."""
-    with contextlib.suppress(InputError):  # the reader later reports an unreadable file with a better message
+    with contextlib.suppress(InputError):  # the reader later reports unreadable files with a better message
         texts = (line for line in read_lines(path, "replace") if line.strip())
         return len(list(itertools.islice(texts, 2))) > 1
     return False
@@ -166,8 +166,8 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     Args:
         kind: format of the inputs, one of FORMATS.
         column: name of the field that contains the document in JSON lines and CSV; empty to use the first known name.
-        fallback: treatment of lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID, unreadable
-            documents are returned with a ``problem``.
+        fallback: what to do with lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID,
+            unreadable documents are returned with a ``problem``.
 
     Raises:
         InputError: an input cannot be read.
@@ -191,17 +191,18 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """Return the noun for the unit that is read as one document in this format, such as "line" or "record"."""
+    """Return the name of the unit that is read as one document in this format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """Detect the cell separator from the first line of a table."""
+    """Detect the cell separator of a table from its first line."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """Return the names of the fields in the first record of a JSON lines file, or in the first row of a CSV file.
+    """Return the field names in the first record of a JSON lines file, or the column names in the first row of a CSV
+    file.
 
     For CSV, the names are lower-cased.
     """
@@ -219,7 +220,10 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """Return a document that was read with ESCAPE_INVALID, or a document with a problem if it was not valid UTF-8."""
+    """Check a document that was read with ESCAPE_INVALID.
+
+    If it was not valid UTF-8, return a document with a problem.
+    """
     if is_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")

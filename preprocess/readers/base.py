@@ -1,4 +1,7 @@
-"""Base class of all readers, which defines options, finds splits and items, and converts items to documents."""
+"""Define the base class of all readers.
+
+A reader defines options, finds splits and items, and converts items to documents.
+"""
 
 import argparse
 from collections import Counter
@@ -17,17 +20,17 @@ class Reader:
     """Reader for one corpus format.
 
     The main process finds the items of a split in order. Any worker process can then convert an item to a document.
-    Because a reader is copied to all worker processes, it stores names and settings, but no open files.
+    Because a reader is copied to all worker processes, it stores file names and settings but no open files.
 
     Attributes:
         name: value of KIND on the command line of etads-corpus.
         summary, description: short and long help text for this KIND.
         defaults: default values of shared options, if they differ for this corpus.
-        splits_text: whether documents may have to be split into sentences.
-        counts: number of changes of each kind, for report.json.
+        splits_text: whether the documents may need to be split into sentences.
+        counts: counter of the changes of each kind, for report.json.
         notes: messages for the user.
-        shares: shares of train, valid and test, for a corpus that is not divided into splits. In this case, the items
-            are the same for all splits, and the hash of a document determines its split.
+        shares: shares of train, valid and test, for a corpus without predefined splits. In this case, the items are the
+            same for all splits, and the split of a document is determined by its hash.
     """
 
     name: ClassVar[str]
@@ -55,26 +58,26 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """Return the input files of each split, which are read to detect changes to the input. See also
-        :meth:`folders`.
+        """Return a dictionary from each split to its input files. They are read to detect changes to the input; see
+        also :meth:`folders`.
         """
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """Return folders with too many files to read twice.
+        """Return the folders that contain too many files to be read twice.
 
-        Changes to these files are detected only from their names and sizes.
+        Changes to files in these folders are detected only from their names and sizes.
         """
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Return the number of items in a split for the progress bar, or None if counting would require reading all of
-        them.
+        """Return the number of items in a split for the progress bar, or None if all items would have to be read to
+        count them.
         """
         return None
 
     def items(self, split: str) -> Iterator[Any]:
-        """Yield the items of a split in order, as arguments for :meth:`parse`. Items are file names, lines or rows.
+        """Yield the items of a split in order. Items are file names, lines or rows, and are passed to :meth:`parse`.
 
         Raises:
             InputError: a file cannot be read. The message contains the file and the line.
@@ -82,7 +85,7 @@ class Reader:
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """Return a description of the item's place (file and line) for messages."""
+        """Return a description of the item's location (file and line) for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
@@ -94,10 +97,11 @@ class Reader:
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if the number of written documents in a split differs from the known size of the corpus.
+        """Raise InputError if the number of documents written for a split differs from the published size of the
+        corpus.
 
         Args:
-            kept: number of written documents for each split.
+            kept: dictionary from each split to the number of documents that were written.
         """
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
@@ -114,7 +118,7 @@ class Reader:
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
-        """Return the content of a small file, with lines separated by newlines.
+        """Return the content of a small file. Lines are separated by line feeds.
 
         Raises:
             BadDocument: the file is not UTF-8, and --skip-bad is set.
@@ -137,7 +141,10 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """Return the first file in the folders that has one of the names, plain or compressed, or None if there is none."""
+    """Return the first file in the folders that has one of the names, plain or compressed.
+
+    Return None if there is none.
+    """
     for name in names:
         for folder in folders:
             for suffix in ("", *DECOMPRESSORS):

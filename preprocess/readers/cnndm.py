@@ -17,8 +17,8 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Accepted numbers of documents in each split. The URL lists contain 287,227 training stories, but papers since See et
-al. report 287,226. If the 114 stories without an article are dropped, 287,113 remain, as in the data that See et al.
+"""Accepted numbers of documents for each split. The URL lists contain 287,227 training stories, but papers since See et
+al. report 287,226. Without the 114 stories that have no article, 287,113 remain, as in the data that See et al.
 released.
 """
 
@@ -136,7 +136,7 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """Parse --expect and return the accepted numbers of documents for each split."""
+    """Parse --expect and return a dictionary from each split to the accepted numbers of documents."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -148,7 +148,7 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 def parse_story(text: str, names: bool = False) -> Document:
     """Parse a story into its paragraphs and highlights.
 
-    As in the program of See et al., everything after the first "@highlight" belongs to the summary.
+    As in the code of See et al., everything after the first "@highlight" belongs to the summary.
 
     Args:
         text: content of the .story file.

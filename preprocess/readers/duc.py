@@ -84,9 +84,9 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Map each article, identified by its document set and name, to its reference files.
+        """Return a dictionary from each article, identified by its document set and name, to its reference files.
 
-        The reference files of an article are sorted by the letters of their assessors.
+        The reference files of an article are sorted by the letter that identifies the assessor.
         """
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():

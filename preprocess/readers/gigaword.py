@@ -31,8 +31,8 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# A title that contains one of these strings is not a headline. The list comes from NAMAS, which also searches for these
-# strings anywhere in the lower-cased title.
+# A title that contains one of these strings is not considered a headline. The list is from NAMAS, which also searches
+# for these strings anywhere in the lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -80,7 +80,9 @@ The text is already tokenised. Digits become #. Words that occur less often than
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""
+        """Return the set of frequent words in the articles and in the titles, or None if rare words need not be
+        replaced.
+        """
         if "train" not in self.files:
             return None
         common = []
@@ -111,9 +113,9 @@ The text is already tokenised. Digits become #. Words that occur less often than
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Return the files of each split: the file of articles, followed by the file of titles.
+    """Return a dictionary from each split to its files. The file with articles is followed by the file with titles.
 
-    In the test split, the file of articles may be followed by several files of references.
+    In the test split, the file with articles may be followed by several files with references.
 
     Raises:
         InputError: only one of two files that belong together exists.
@@ -132,7 +134,9 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
 
 def _check_halves(folders: List[Path], split: str) -> None:
-    """Raise InputError if only one file of a pair exists. The name of the other file may be misspelt."""
+    """Raise InputError if only one of two files that belong together exists, for example because a file name is
+    misspelt.
+    """
     for pair in FILE_NAMES[split]:
         there = [first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):
@@ -144,7 +148,7 @@ def further_references(folders: List[Path]) -> List[Path]:
     """Return the existing files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
-        InputError: a file is missing, but a file with a later number exists.
+        InputError: the numbers of the files are not consecutive.
     """
     numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]
@@ -161,7 +165,7 @@ def _normalised(line: str) -> str:
 
 
 def filter_reason(article: List[str], title: List[str]) -> str:
-    """Return the reason why NAMAS's filter drops a pair, or an empty string if the filter keeps the pair.
+    """Return the reason why the NAMAS filter drops a pair, or an empty string if it keeps the pair.
 
     Args:
         article, title: lower-cased words of the article and the title.

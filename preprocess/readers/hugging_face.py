@@ -21,7 +21,7 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-"""Map from the names of splits in Hugging Face data sets to the names of splits in this project."""
+"""Mapping from split names in Hugging Face data sets to split names in this project."""
 ROWS_AT_A_TIME = 256
 
 
@@ -52,7 +52,7 @@ set without splits is divided by --split."""
         self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Map each split to its name in the data set.
+        """Return a dictionary from each split to its name in the data set.
 
         If the data set still has to be divided into splits, the only key is "input". The value is "" if the data set
         has no named splits.

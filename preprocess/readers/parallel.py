@@ -15,11 +15,11 @@ from .base import Reader, existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
-"""Path of the file of documents, line number, document, and references."""
+"""Path of the file with documents, line number, document, and references."""
 
 
 class LineReader(Reader):
-    """Base class of readers for line-aligned files. Each split has a file of documents and one or more files of
+    """Base class of readers for line-aligned files. Each split has one file with documents and one or more files with
     references.
     """
 

@@ -1,4 +1,4 @@
-"""Assign the documents of a corpus without splits to splits, according to a hash (--input and --split)."""
+"""Assign the documents of a corpus without predefined splits to splits by their hash (--input and --split)."""
 
 import argparse
 import hashlib
@@ -41,8 +41,8 @@ class Shares:
     """Shares of the documents that are assigned to train, valid and test.
 
     Attributes:
-        text: shares as specified by the user, for messages.
-        fractions: shares of the splits as fractions that add up to 1.
+        text: shares in the form in which the user specified them, for messages.
+        fractions: shares of the splits as fractions that sum to 1.
         seed: seed of the hash.
     """
 
@@ -56,7 +56,7 @@ class Shares:
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """Return the split of a document. The split depends only on the words of the document, not on white space."""
+        """Return the split of a document. It depends only on the words of the document, not on its white space."""
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64

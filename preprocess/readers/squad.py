@@ -1,6 +1,6 @@
-"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentences from an encyclopedia with the answers that they contain.
+"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentences from Wikipedia and the answers that they contain.
 
-The data is used to train a tagger of salient words, not a summarisation model (Pasunuru and Bansal 2018).
+The data is used to train a tagger for salient words, not a summarisation model (Pasunuru and Bansal 2018).
 ``etads-labels --kind words`` labels the words that belong to answers. The reward ``rougesal`` uses the probabilities of
 the tagger as the saliency of words.
 """
@@ -19,7 +19,7 @@ from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
-"""Prefix of the file name for each split."""
+"""Mapping from each split to the prefix of its file name."""
 
 
 class Sentence(NamedTuple):
@@ -27,8 +27,8 @@ class Sentence(NamedTuple):
 
     Attributes:
         text: text of the sentence.
-        answers: answers in the sentence, the shortest first.
-        where: place of the sentence in the input, for messages.
+        answers: answers in the sentence, sorted from the shortest to the longest.
+        where: location of the sentence in the input, for messages.
         reason: reason why the paragraph cannot be used; empty for a valid sentence.
     """
 
@@ -98,7 +98,7 @@ with etads-labels --kind words, train --arch word_tagger, and pass its checkpoin
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
     """Return the sentences of a paragraph that contain an answer or a part of an answer.
 
-    For a damaged paragraph, the result is a single item without text that contains the reason.
+    For a damaged paragraph, the result is a single item that contains the reason and no text.
     """
     try:
         context, spans = paragraph["context"], _spans(paragraph)

@@ -39,7 +39,7 @@ unchanged."""
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        # Map from the number of an article to the digits in its file name, which may start with zeros.
+        # Mapping from article numbers to the digits in the file name, which may start with zeros.
         self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
@@ -49,7 +49,7 @@ unchanged."""
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            # Most texts are already lists of sentences; the few others are still split.
+            # Most texts are already lists of sentences. The few other texts are still split.
             self.splits_text = False
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
@@ -73,7 +73,7 @@ unchanged."""
         add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Assign the article numbers to the splits. A size of 0 means that the split receives a fixed share of all
+        """Assign the article numbers to the splits. If the size of a split is 0, it receives a fixed share of all
         articles.
         """
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
@@ -128,7 +128,7 @@ unchanged."""
 
 
 def beginning(text: str) -> List[str]:
-    """Return the first sentences of an article, without headings. They have at most MAX_SOURCE_WORDS words in total.
+    """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are left out.
 
     Raises:
         Unfit: the sentences have fewer than MIN_SOURCE_WORDS words in total.

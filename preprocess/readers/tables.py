@@ -1,4 +1,4 @@
-"""Read tables with a column of documents and a column of summaries: JSON lines, CSV, TSV and Parquet, and SciTLDR."""
+"""Read tables with a document column and a summary column (JSON lines, CSV, TSV and Parquet), and SciTLDR."""
 
 import argparse
 from pathlib import Path
@@ -18,16 +18,16 @@ FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
 """Byte order mark, which appears at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""Map from the suffix of a file name, without the dot, to the format of the file."""
+"""Mapping from file name suffixes, without the dot, to file formats."""
 
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and its content. The content is the JSON line, the two
+"""Key of the file in Table.files, number of the line or record, and content. The content is a JSON line, a pair of
 cells, or a BadDocument.
 """
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
-    """Return the files train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or
+    """Find the files train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or
     compressed.
     """
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
@@ -42,7 +42,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return the options with which :class:`Table` reads JSON lines with the keys "source" and "target".
+    """Return the options that let :class:`Table` read JSON lines with the keys "source" and "target".
 
     The shared options are taken from ``args``.
     """
@@ -54,8 +54,8 @@ def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list:
 def format_of(path: Path) -> str:
     """Determine the format of a file.
 
-    The format of a file depends on its name, in which .gz, .xz, .bz2 and .zst are ignored. The format of standard input
-    is detected from its first bytes.
+    The format of a file is determined from its name after the suffix .gz, .xz, .bz2 or .zst has been removed, if there
+    is one. The format of standard input is determined from its first bytes.
 
     Raises:
         InputError: the format is unknown.
@@ -128,7 +128,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
-        """Return the names of the two columns, determined from the header or the first record of a file."""
+        """Return the names of the document and summary columns, using the header or the first record of a file."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
@@ -151,13 +151,13 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         raise first or InputError(f"{name_of(path)}: empty")
 
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
-        """Return the names of the two columns in a CSV or TSV file.
+        """Return the names of the document and summary columns in a CSV or TSV file.
 
         The delimiters are tried in turn until the header contains both columns.
 
         Raises:
-            InputError: the columns are not found with any delimiter. The message refers to the delimiter that results
-                in the most columns.
+            InputError: no delimiter results in a header with both columns. The message refers to the delimiter that
+                results in the most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -176,10 +176,10 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """Choose the column of documents and the column of summaries.
+        """Choose the document column and the summary column.
 
-        The requested columns are chosen if there are any, otherwise the first known pair that occurs in ``names``.
-        Exact matches are preferred to matches that ignore case.
+        If the user has requested columns, these are chosen. Otherwise, the first known pair that occurs in ``names`` is
+        chosen. Exact matches are preferred to matches that ignore case.
         """
         known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
         chosen = []
@@ -235,7 +235,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            # The header occurs again if several tables were concatenated.
+            # If several tables were concatenated, the header occurs more than once.
             elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
@@ -267,20 +267,22 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # A summary with several lines is already split into sentences, like a list.
+        # A summary with several lines is treated like a list: it is already split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
-    """Return the names that are equal to ``wanted`` or, if there are none, that differ only in case and outer space."""
+    """Return the names that equal ``wanted`` or, if there are none, that differ from it only in case and surrounding
+    space.
+    """
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """Return the sentences of a list or the lines of a text, without blank ones.
+    """Return the non-blank sentences in a list, or the non-blank lines of a text.
 
     Args:
         what: name of the value for messages.

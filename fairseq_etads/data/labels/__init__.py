@@ -1,1 +1,1 @@
-"""Label the words or sentences of a document that occur in the reference summary, and read and write such labels."""
+"""Label the words or sentences of a document that match the reference summary, and read and write these labels."""

@@ -1,18 +1,18 @@
-"""Read and write files of labels and probabilities. These files cannot be used with data to which they do not belong.
+"""Read and write files with labels or probabilities. Each file can only be used with the data for which it was created.
 
     labels.words.SPLIT             written by etads-labels --kind words
     labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
     probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
 The first line is a comment that contains a JSON object. The object describes how the file was created. Its entry
-"documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each further
-line belongs to one document. It consists of the first 16 hexadecimal digits of the document's hash, a tab, and fields
-separated by spaces:
+"documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each of the
+other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
+fields that are separated by spaces:
 
     words           a number for each token, or "-" for a sentence mark
-    sentences       labels: a field for each summary sentence (for "extract": for each extracted sentence). The field is
-                    the number of a document sentence; for "distribution", it consists of pairs such as 0:0.25,3:0.75,
-                    or is "-" if there are none.
+    sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). It is the
+                    index of a document sentence. For "distribution", it consists of pairs such as 0:0.25,3:0.75, or
+                    is "-" if there are no pairs.
                     probabilities: a number for each document sentence, or "-" if the sentence has no words
 """
 
@@ -32,7 +32,7 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of a document. The tokens are joined with spaces."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a document whose tokens are joined with spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -61,7 +61,7 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
 
 
 class SelectionFile:
-    """File of labels or probabilities. The lines are read on demand.
+    """File with labels or probabilities. Its lines are read on demand.
 
     Attributes:
         header: JSON object in the first line.

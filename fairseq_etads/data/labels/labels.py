@@ -1,7 +1,7 @@
-"""Create labels for content selection from the words of a document and its reference summary.
+"""Create labels for content selection from a document and its reference summary.
 
-Sentences are numbered from 0. If several sentences are equally good, the first one is selected. Empty sentences, which
-lie between adjacent sentence marks, also have numbers, but are never selected.
+Sentences are identified by their index, starting at 0. If several sentences are equally good, the first one is
+selected. Empty sentences between adjacent sentence marks also have an index, but they are never selected.
 """
 
 import math
@@ -17,16 +17,16 @@ me more most my no nor not now of off on once one only or other our ours out ove
 some such than that the their theirs them then there these they this those through to too under until up very
 was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English function words. They say nothing about the topic of a sentence."""
+"""English function words. They carry no information about the topic of a sentence."""
 
 
 def copy_labels(document: Words, summary: Words) -> List[int]:
     """Label each word of a document with 1 if the summary copies it and 0 otherwise (Gehrmann et al. 2018, section 3).
 
-    The document is read from left to right. At each position, the longest run of words that also occurs in the summary
-    is determined, and its words are labelled 1 unless the same run has occurred before. The authors' program differs in
-    two details: it searches for strings, so that it finds "he" inside "the", and it never labels the last word of a
-    document.
+    The document is read from left to right. At each position, the longest sequence of words that also occurs in the
+    summary is found, and its words are labelled 1 unless the same sequence has occurred before. The authors' code
+    differs in two details. It searches for strings, so that it finds "he" inside "the", and it never labels the last
+    word of a document.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -45,7 +45,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
-    """Count how many words match, from ``start`` on in the document and from ``place`` on in the summary."""
+    """Count the consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
         length += 1
@@ -55,11 +55,11 @@ def _run(document: Words, start: int, summary: Words, place: int) -> int:
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Match each summary sentence with the most similar document sentence (Chen and Bansal 2018, eq. 1).
 
-    Similarity is measured with ROUGE-L recall. No document sentence is matched twice. If the document has fewer
+    Similarity is measured by ROUGE-L recall. Each document sentence is matched at most once. If the document has fewer
     sentences than the summary, the last summary sentences have no match.
 
     Returns:
-        Numbers of the matched document sentences, in the order of the summary.
+        Indices of the matched document sentences, in the order of the summary.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []
@@ -76,11 +76,11 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
     """Select document sentences that together have a high ROUGE-L recall of the summary (Hsu et al. 2018).
 
     Sentences are considered in descending order of their individual summary-level ROUGE-L recall. A sentence is
-    selected if it increases the recall of the sentences selected so far. If no sentence contains a word of the summary,
-    the first sentence is selected.
+    selected if it increases the recall of the sentences selected so far. If no sentence contains a word that occurs in
+    the summary, the first sentence is selected.
 
     Returns:
-        Numbers of the selected sentences, in the order of the document.
+        Indices of the selected sentences, in the order of the document.
     """
     numbers = [number for number, sentence in enumerate(document) if sentence]
     if not numbers or not summary:
@@ -99,14 +99,14 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select document sentences that together are most similar to the summary, with a greedy algorithm.
 
-    The similarity is the sum of the F1 scores of words and of bigrams. Each step adds the sentence that increases the
-    similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section 3.3), who use
-    ROUGE-1 instead of this sum. Each distinct word or bigram of the summary is counted once. The length of the extract
-    is the number of distinct words in each selected sentence, summed over these sentences. If no sentence contains a
-    word of the summary, the first sentence is selected.
+    The similarity is the sum of the unigram F1 score and the bigram F1 score. Each step adds the sentence that
+    increases the similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section
+    3.3), who use ROUGE-1 instead of this sum. Each distinct word or bigram in the summary is counted once. The length
+    of the extract is the sum of the number of distinct words in each selected sentence. If no sentence contains a word
+    that occurs in the summary, the first sentence is selected.
 
     Returns:
-        Numbers of the selected sentences, in the order of the document.
+        Indices of the selected sentences, in the order of the document.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}
@@ -115,9 +115,9 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # The dictionary ``free`` contains the sentences that have not been selected yet. Each value consists of a bit set
-    # for the summary's words in the sentence, a bit set for the summary's bigrams in the sentence, and the number of
-    # distinct words in the sentence.
+    # ``free`` maps the indices of the sentences that have not been selected yet to three values: a bit set of the
+    # summary words in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words
+    # in the sentence.
     free = {}
     for number, sentence in enumerate(document):
         if sentence:
@@ -151,17 +151,17 @@ def selection_targets(
 ) -> List[List[float]]:
     """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
 
-    The probability of a document sentence is the cosine similarity between the TF-IDF vectors of both sentences,
-    divided by the sum of these similarities over the document.
+    The probability of a document sentence is the cosine similarity between its TF-IDF vector and that of the summary
+    sentence, divided by the sum of these similarities over all document sentences.
 
     Args:
-        idf: inverse document frequency of each word, see :func:`inverse_frequencies`. Stop words and punctuation are
-            ignored.
+        idf: dictionary from words to inverse document frequencies, see :func:`inverse_frequencies`. Stop words and
+            punctuation are ignored.
         unseen: inverse document frequency of all other words.
 
     Returns:
-        A row for each summary sentence, with a probability for each document sentence. Each row sums to 1. If the
-        summary sentence shares no words with the document, all values in its row are 0.
+        One row for each summary sentence, which contains a probability for each document sentence. Each row sums to 1,
+        unless the summary sentence shares no words with the document. In this case, all values in the row are 0.
     """
     vectors = [_weights(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -193,7 +193,7 @@ def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], f
     the number of all documents.
 
     Returns:
-        The idf of each word, and the idf of words that occur in no document.
+        A dictionary from each word to its idf, and the idf of words that occur in no document.
     """
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:

@@ -1,4 +1,4 @@
-"""Compute the ROUGE-L recall of document sentences with respect to a summary.
+"""Compute the ROUGE-L recall of document sentences against a summary.
 
 Recall is defined as in the package rouge-score, but words are not stemmed.
 """
@@ -39,7 +39,7 @@ class SummaryRecall:
         """Compute the recall of a selection of sentences. The recall is 0 if the summary is empty.
 
         Args:
-            chosen: numbers of the selected sentences, counting from 0, in any order.
+            chosen: indices of the selected sentences, in any order.
         """
         chosen = list(chosen)
         available: Counter = Counter()
@@ -50,7 +50,7 @@ class SummaryRecall:
             union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
             for position in union:
                 word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # a word counts at most as often as it occurs
+                if available[word] > 0 and wanted[word] > 0:  # each occurrence of a word is counted at most once
                     available[word] -= 1
                     wanted[word] -= 1
                     hits += 1

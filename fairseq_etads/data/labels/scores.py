@@ -1,4 +1,4 @@
-"""Compute scores for the quality of a selector from a histogram of its logits."""
+"""Compute quality scores of a content selector from a histogram of its logits."""
 
 import math
 from typing import Any, List, Tuple
@@ -6,7 +6,7 @@ from typing import Any, List, Tuple
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
 """Logits at the edges of the bins.
 
-Converted to probabilities, they range from 0.000006 to 0.999994 in steps of at most 0.0125.
+The corresponding probabilities range from 0.000006 to 0.999994 in steps of at most 0.0125.
 """
 
 
@@ -54,7 +54,7 @@ def f1_at(true: float, chosen: float, positive: float) -> float:
 
 
 def best_f1(counts: Any) -> Tuple[float, float]:
-    """Find the threshold that results in the largest F1 score, among the edges of the bins.
+    """Find the bin edge that yields the largest F1 score when it is used as the threshold.
 
     A unit is selected if its probability is above the threshold.
 

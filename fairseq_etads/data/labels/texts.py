@@ -1,4 +1,4 @@
-"""Split a tokenised text into words and sentences, and assign the values of words to tokens.
+"""Split a tokenised text into words and sentences, and map word values to tokens.
 
 Labels belong to words. If the text consists of subwords, each subword receives the value of its word. Sentences are
 separated by sentence marks, which do not belong to any sentence.
@@ -15,7 +15,7 @@ class Text(NamedTuple):
 
     Attributes:
         words: words of the text, including sentence marks.
-        word_numbers: index of the word to which each token belongs.
+        word_numbers: for each token, the index of the word that contains it.
     """
 
     words: List[str]
@@ -23,11 +23,11 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
-        """Join the first ``limit`` tokens into words. The last word is complete even if some of its tokens exceed the
-        limit.
+        """Join the first ``limit`` tokens into words. The last word is completed with tokens beyond the limit if
+        necessary.
 
         Args:
-            subwords: kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+            subwords: type of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
@@ -49,7 +49,7 @@ class Text(NamedTuple):
         return found
 
     def sentence_numbers(self) -> List[Optional[int]]:
-        """Return the index of the sentence to which each word belongs, or None for sentence marks."""
+        """Return the index of the sentence that contains each word, or None for sentence marks."""
         found: List[Optional[int]] = []
         marks = 0
         for word in self.words:
@@ -58,7 +58,7 @@ class Text(NamedTuple):
         return found
 
     def spread(self, values: Sequence[Any]) -> List[Any]:
-        """Return the value for each token, given a value for each word. The value is None for sentence marks."""
+        """Return a value for each token, given a value for each word. Sentence marks have the value None."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 
