@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
-    """Import hook that imports the plugin as soon as fairseq has been imported.
+    """Import hook that loads the plugin as soon as fairseq has been imported.
 
-    If a module of this package imports fairseq, the plugin may in turn import this module. The hook therefore waits
-    until the outermost import of a module of this package is complete.
+    If a module in this package imports fairseq, the plugin may in turn import that module. The hook therefore waits
+    until the outermost import from this package is complete.
     """
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Number of modules of this package or of fairseq that are currently being imported."""
+        """Number of modules in this package or in fairseq that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module of fairseq or of this package with the other finders, and keep track of its import."""
+        """Find a module in fairseq or in this package with the other finders, and keep track of its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
@@ -73,7 +73,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Summarizer`` and related classes when they are first used."""
+    """Import ``Summarizer`` and related classes on first use."""
     if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 

@@ -1,8 +1,8 @@
-"""Compute attention as in the papers, with pure functions. Focus-attention is defined in ``kernels/focus.py``.
+"""Pure functions for the attention mechanisms in the papers. Focus-attention is defined in ``kernels/focus.py``.
 
 Shapes: B is the batch size, H the number of heads, T the query length, S the key length, D the width of a head, and d_m
 = H * D. ``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. No result depends on
-the amount of padding, because padding does not count in lengths, means and positions.
+the amount of padding, because padding is not counted in lengths, means and positions.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
@@ -28,9 +28,9 @@ def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
     """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), with a dtype of at least float32.
 
     Args:
-        own_format: whether to multiply in the dtype of q and k. Otherwise, half-precision inputs, and float32 inputs
-            under autocast, are multiplied in float32, because rounding a score of 30 to bfloat16 can change its weight
-            by 6 %.
+        own_format: whether to multiply in the dtype of q and k. Otherwise, the product is computed in float32 or higher
+            precision even for half-precision inputs and under autocast, because rounding a score of 30 to bfloat16 can
+            change its attention weight by 6 %.
     """
     if own_format:
         return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
@@ -47,14 +47,14 @@ def attention_weights(
 ) -> Tensor:
     """Compute the attention weights softmax(q k^T / sqrt(D) [+ bias]), shape (B, H, T, S).
 
-    The dtype of the result is at least float32, regardless of the dtype of the inputs. The weights are 0 at padding.
+    The result has at least float32 precision, regardless of the dtype of the inputs. Weights are 0 at padding.
 
     Args:
         q: queries (B, H, T, D).
         k: keys (B, H, S, D).
         key_padding_mask: (B, S), True at padding.
         own_format: see :func:`attention_scores`.
-        bias: bias that is added to the scores, if any.
+        bias: optional bias that is added to the scores.
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -66,21 +66,26 @@ def attention_weights(
 
 
 GATES = ("sigmoid", "open", "normalised")
-"""Forms of the saliency gate, see :func:`saliency_attention`."""
+"""Variants of the saliency gate, see :func:`saliency_attention`."""
 
 
 def gate_logits(
     gate_q: Tensor, gate_k: Tensor, gate_level: Optional[Tensor] = None, own_format: bool = False
 ) -> Tensor:
-    """Compute the logits (B, H, T, S) of the saliency gate g. :func:`saliency_attention` describes the arguments."""
+    """Compute the logits (B, H, T, S) of the saliency gate g. See :func:`saliency_attention` for the arguments."""
     logits = attention_scores(gate_q, gate_k, own_format)
     return logits if gate_level is None else logits + gate_level[:, None, None]
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Number of attention weights (B * H * T * S) from which they are recomputed in the backward pass, not stored."""
+"""Minimum number of attention weights (B * H * T * S) for which they are recomputed in the backward pass instead of
+stored.
+"""
 GROUPED_WEIGHTS = 2**21
-"""Maximum number of attention weights that are recomputed at a time, for whole documents: 8 MiB in float32."""
+"""Maximum number of attention weights that are recomputed at a time (8 MiB in float32).
+
+The weights of one document are never divided.
+"""
 
 
 def saliency_attention(
@@ -107,20 +112,20 @@ def saliency_attention(
             Their product is not scaled by sqrt(D).
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout probability for the gated weights. The caller must pass 0 in evaluation.
-        need_weights: whether to also return weights that sum to 1, for coverage and penalties. These are the weights
-            before the gate is applied or, for the form "normalised", the gated weights.
+        need_weights: whether to also return weights that sum to 1, for coverage and penalties. For the variant
+            "normalised", these are the gated weights; otherwise, they are the weights before the gate is applied.
         own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
-        form: form of the gate, one of ``GATES``. "sigmoid" is the form in the paper, in which the gated weights are not
+        form: variant of the gate, one of ``GATES``. "sigmoid" is the gate in the paper; the gated weights are not
             normalised again. "open" is twice the sigmoid, between 0 and 2, so that a logit of 0 does not change the
             attention. "normalised" divides the gated weights by their sum, so that the gate selects words but cannot
             shrink the context vector.
-        gate_level: bias of each head, shape (H,), which is added to gate_q gate_k^T.
+        gate_level: bias for each head, shape (H,), that is added to gate_q gate_k^T.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
 
-    If there are many attention weights in training, only the inputs are stored. The backward pass then recomputes the
-    weights for a few documents at a time, with the same dropout.
+    If there are many attention weights in training, only the inputs are stored. The weights are then recomputed in the
+    backward pass for a few documents at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
@@ -155,7 +160,7 @@ def _saliency_attention(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """Compute :func:`saliency_attention` without recomputation. All intermediate values are stored for training."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
-    # The normalised g softmax(e) equals softmax(e + log g). Because of log 2, a logit of 0 does not change e.
+    # Normalising g softmax(e) gives softmax(e + log g). log 2 is added so that a logit of 0 does not change e.
     if form == "normalised":
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:
@@ -169,7 +174,7 @@ def _saliency_attention(
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """Compute the log-softmax of scores (B, T, S) over all tokens except padding.
 
-    At padding, the result is so low that its exponential is exactly 0.
+    At padding, the result is so small that its exponential is exactly 0.
     """
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None], PADDING_SCORE)
@@ -177,7 +182,7 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
 
 
 def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute one step of temporal attention, log(exp(e_t) / beta_t) (Nallapati et al., equation 1).
+    """Compute the logits log(exp(e_t) / beta_t) for one step of temporal attention (Nallapati et al., equation 1).
 
     Args:
         scores: attention scores e_t (…, S) before any normalisation, at least float32.
@@ -202,8 +207,8 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        Attention weights (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. The decoders of the
-        recurrent family compute the same weights one step at a time with :func:`temporal_step`.
+        Attention weights (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. Recurrent decoders
+        compute the same weights one step at a time with :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
@@ -225,12 +230,12 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     Args:
         word: word attention P_w (B, T, S), 0 at padding.
         sentence: sentence attention P_s (B, T, N) over N sentences.
-        sentence_ids: index s of each token's sentence, shape (B, S), int64. At padding, any index from 0 to N - 1 is
-            allowed.
+        sentence_ids: index s of the sentence that contains each token, shape (B, S), int64. At padding, any index from
+            0 to N - 1 is allowed.
 
     Returns:
-        Attention weights (B, T, S), at least float32. Rows sum to 1 even if all products would underflow, because
-        logarithms are added instead.
+        Attention weights (B, T, S), at least float32. The products are computed as sums of logarithms, so rows sum to 1
+        even if all products would underflow.
     """
     log_word, log_sentence = (
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), PADDING_SCORE)
@@ -250,7 +255,7 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        Logarithms of attention weights (B, T, S). At padding, they are so low that their exponentials are exactly 0.
+        Logarithms of attention weights (B, T, S). At padding, they are so small that their exponentials are exactly 0.
     """
     return log_attention(log_word + log_selected[:, None], key_padding_mask)
 

@@ -1,4 +1,7 @@
-"""Register all components with fairseq, and make loading checkpoints safe. ``--user-dir`` imports this module."""
+"""Register all components with fairseq, and make loading checkpoints safe.
+
+This module is imported by ``--user-dir``.
+"""
 
 from .platform import compat, distributed
 

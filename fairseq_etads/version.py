@@ -20,16 +20,16 @@ ARCHIVED_COMMIT = "$Format:%H$"
 
 @functools.cache
 def version() -> str:
-    """Return the version of the code that is running. This function never raises an error."""
+    """Return the version of the running code. This function never raises an error."""
     sources = Path(__file__).resolve().parents[1]
     return source_version(sources) or _installed_version(sources) or archive_version()
 
 
 def source_version(sources: Path) -> Optional[str]:
-    """Return $ETADS_VERSION if it is set, and otherwise the version of a git checkout or an unpacked sdist.
+    """Return $ETADS_VERSION if it is set, or the version of a git checkout or an unpacked sdist otherwise.
 
     Args:
-        sources: folder that contains setup.py. The result is None if it does not contain this file.
+        sources: folder that should contain setup.py. If it does not, the result is None.
     """
     if not (sources / "setup.py").is_file():
         return None
@@ -70,7 +70,7 @@ def _installed_version(folder: Path) -> Optional[str]:
 
 
 def archive_version() -> str:
-    """Return the version of an archive. It contains the hash of the commit (or "unknown") but no number of commits."""
+    """Return the version of an archive. It contains the commit hash (or "unknown") but not the number of commits."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 

@@ -71,8 +71,8 @@ class LengthBins(NamedTuple):
         """Create at most ``wanted`` bins that contain nearly equal numbers of summaries.
 
         Summaries of the same length always belong to the same bin, so the bins may differ in size. Each bin ends at the
-        length for which the cumulative number of summaries is closest to that of equally large bins. Bins that would
-        end at the same length are merged.
+        length for which the cumulative number of summaries is closest to the number for equally large bins. Bins that
+        would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
         ends, total = [], 0  # ends: number of summaries up to each length

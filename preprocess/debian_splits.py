@@ -1,9 +1,9 @@
 """Select pairs from Debian packages, and assign the pairs to splits so that no text occurs in two splits.
 
 No source package, document or synopsis occurs in two splits, and neither does a paragraph or sentence of at least
-UNIT_CHARS characters. Source packages whose names differ only in digits and dots (gcc-11, gcc-12) are treated as the
-same package. Two texts are considered equal if they match after their case has been folded and each run of digits has
-been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of their
+UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
+(gcc-11, gcc-12). Two texts are considered equal if they match after their case has been folded and each run of digits
+has been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of their
 packages are masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package contains
 the documentation.") and paraphrases may occur in several splits.
 
@@ -122,7 +122,7 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Group pairs whose source packages share a text, or have names that differ only in digits and dots.
+    """Group pairs if their source packages share a text or have names that differ only in digits and dots.
 
     Returns:
         A dictionary that maps the alphabetically first source package of each group to its pairs.

@@ -36,7 +36,7 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
 
     Args:
         train: training text files; the model learns their most frequent words.
-        documents: further text files whose words can be copied.
+        documents: further text files; their words can be copied.
         size: number of words to learn, without the special symbols; -1 for all.
         jobs: number of processes.
         tail: whether to add the copy tail.
@@ -91,7 +91,7 @@ def build_bounded_dictionaries(
     Args:
         train: files with training documents; the model learns to read their most frequent words.
         summaries: files with training summaries; the model learns to generate their most frequent words.
-        documents: further files whose words can be copied.
+        documents: further text files; their words can be copied.
         size: total number of words to learn, without the special symbols; -1 for all.
         target_size: number of words that the model can generate. They are included in ``size`` and are learned even if
             they do not occur in the documents.

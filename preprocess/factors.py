@@ -41,7 +41,7 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""Factors whose values are word tags. The tags are read from a file or predicted by spaCy."""
+"""Factors that consist of word tags. The tags are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
 """Arguments of FactorValues.lines for one document: its location, its tokens, the raw line, and the lines of tags."""
@@ -298,7 +298,7 @@ def make_factors(
     """Write all files that are listed in the module docstring.
 
     Args:
-        like: folder of prepared data whose dictionaries and idf bins are used; None to compute new ones.
+        like: folder of prepared data that provides the dictionaries and idf bins; None to compute new ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.

@@ -148,8 +148,8 @@ def prepare(
     :func:`inference_options` describes these options.
 
     Args:
-        like: folder of prepared data whose settings, subword model and dictionaries are used. If it is set, ``text``
-            need not contain all splits.
+        like: folder of prepared data that provides the settings, the subword model and the dictionaries. If it is set,
+            ``text`` need not contain all splits.
         given: subword model and dictionary that the user has passed.
         shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`); None to process the whole text.
 
@@ -347,7 +347,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _settings_from(args: argparse.Namespace) -> Settings:
     """Create the settings from the options.
 
-    Raise InputError if --like is combined with an option whose value it determines.
+    Raise InputError if --like is combined with options that it determines.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})

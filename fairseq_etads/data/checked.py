@@ -9,7 +9,7 @@ from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
-"""Options of fairseq's --bpe classes whose value is the path of a file that etads-prepare creates."""
+"""Options of fairseq's --bpe classes for the path of the subword model that etads-prepare creates."""
 
 
 class DataChecks:

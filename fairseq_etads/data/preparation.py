@@ -24,8 +24,8 @@ class Settings:
     Attributes:
         tokens: type of tokens, one of TOKENS.
         words: type of word tokenisation, one of WORD_KINDS; empty to use the default for ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. It has no effect with GPT-2's BPE, whose pieces are
-            fixed.
+        size: number of BPE merges, SentencePiece pieces or words. It has no effect with GPT-2's BPE, which has a fixed
+            set of pieces.
         lowercase: whether to lower-case the text.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
         separate: whether to create separate source and target dictionaries instead of a shared dictionary.
@@ -132,8 +132,7 @@ class Settings:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
     def wanted_words(self) -> Dict[str, int]:
-        """Return the expected minimum vocabulary sizes, with the keys "source" and "target" if there is an expectation.
-        """
+        """Return the expected minimum vocabulary sizes with the keys "source" and "target", where known."""
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}

@@ -86,8 +86,7 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Concatenate the first ``longest`` words of each text, and yield one tensor of shape (n,) for each block of texts.
-    """
+    """Concatenate the first ``longest`` words of each text. Yield a tensor of shape (n,) for each block of texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()

@@ -1,12 +1,12 @@
 """Report the progress of summarisation to the page as events. An event is a JSON object with a "kind".
 
-- ``waiting``: ``before`` is the number of summaries that are generated first.
-- ``document``: ``spans`` contains the span of characters [start, end] of each token that the model reads, or None.
+- ``waiting``: ``before`` is the number of summaries that are generated before this one.
+- ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None.
 - ``step``: ``text``, ``score`` and ``ended`` describe the best summary so far. ``attention`` and ``copying`` contain
-  the weights of the document's tokens for the last word, as pairs [index of the token, weight]. They are None if the
+  the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if the
   model has no such weights.
-- ``summary``: the result consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability), the
-  number of ``words`` in the document, the number of these words that the model read (``words_read``), the
+- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability),
+  the number of ``words`` in the document, the number of these words that the model read (``words_read``), the
   ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
 - ``problem``: ``words`` explains why there is no summary.
 
@@ -37,9 +37,9 @@ def summary_events(
     """Summarise a text, and report the progress as events.
 
     Args:
-        check: function that is called at each step. It must raise StoppedError if no client is listening any more.
+        check: function that is called at each step. It must raise StoppedError if the client has disconnected.
         tell: function that is called with each event.
-        keep: function that is called with the explanation and returns the path of its page.
+        keep: function that stores the explanation and returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -88,12 +88,12 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
-    """Return pairs of an index and a weight for all weights of at least :data:`LEAST`."""
+    """Return an (index, weight) pair for each weight of at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
 def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
-    """Count the words in a document, which are separated by white space, and the words that the model read.
+    """Count the words in a document and the words that the model read. Words are separated by white space.
 
     Args:
         left_out: number of tokens that were not read.

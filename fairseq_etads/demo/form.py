@@ -1,4 +1,4 @@
-"""Describe the decoding options as the fields of a form. The command-line options are defined by the same table."""
+"""Describe the decoding options as form fields. The command-line options are defined by the same table."""
 
 from typing import Any, Dict, List
 
@@ -7,20 +7,20 @@ from ..search import call_options
 from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
-"""Options that the page always shows. It shows the other options after a click."""
+"""Options that the page always shows. All other options are shown after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Maximum values of options, so that a typing error cannot use up all memory.
+"""Maximum values of options. They prevent a typing error from exhausting the memory.
 
-If the default in the model folder is larger, the default is the maximum.
+If the default value in the model folder is larger, it is the maximum instead.
 """
 
 
 def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the default value of each option, or None if the default depends on the model.
+    """Return a dictionary from option names to default values. The value is None if the default depends on the model.
 
     Args:
-        decoding: default values in the model folder, with the names in
+        decoding: default values in the model folder, keyed by the names in
             :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
     values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
@@ -28,7 +28,7 @@ def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return a description of each option for the page, in the order in which they are shown."""
+    """Return descriptions of the options for the page, in the order in which they are shown."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
     # If the model folder contains no shortlist, this option has no effect.
@@ -62,7 +62,7 @@ def _most(name: str, default: Any) -> float:
 def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     """Raise InputError if an option does not exist, or if its value is invalid or too large for the page.
 
-    The summariser later checks the conditions that depend on the model.
+    Conditions that depend on the model are checked later by the summariser.
     """
     call_options.call_settings(decoding, options)
     values = defaults(decoding)

@@ -1,9 +1,9 @@
-"""Check requests and add headers to responses, so that only the server's own page on this computer can use the server.
+"""Check requests and add headers to responses, so that the server can only be used by its own page on this computer.
 
-The server listens on the loopback interface, so it cannot be reached from other computers. It can be reached from other
-web pages in the user's browser, however. Such a page can send requests to any address (cross-site request forgery), and
-it can resolve its own host name to 127.0.0.1 (DNS rebinding). But it cannot set the headers Host and Origin, which the
-browser determines.
+The server listens on the loopback interface, so it cannot be reached from other computers. However, it can be reached
+by other web pages in the user's browser. Such a page can send requests to any address (cross-site request forgery), and
+it can resolve its own host name to 127.0.0.1 (DNS rebinding). But it cannot change the headers Host and Origin, which
+are set by the browser.
 """
 
 import re
@@ -17,8 +17,8 @@ NAMES = ("127.0.0.1", "localhost")
 """Accepted host names in the Host header."""
 
 HEADERS = {
-    # The page may only load files from this server. Text cannot be executed as a script or interpreted as markup, even
-    # if the page's script contains a mistake.
+    # The page may only load files from this server. Even if the page's own script contains a mistake, text cannot be
+    # executed as a script or interpreted as markup.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -32,7 +32,7 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware that rejects requests from the pages of other servers and adds :data:`HEADERS` to responses.
+    """ASGI middleware that rejects requests from other servers' pages and adds :data:`HEADERS` to responses.
 
     Headers that a response already contains are not replaced.
     """
@@ -42,7 +42,7 @@ class LocalOnly:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Pass a request to the application, or reject it."""
-        if scope["type"] != "http":  # these are events when the server starts and shuts down
+        if scope["type"] != "http":  # these are start-up and shut-down events of the server
             await self.app(scope, receive, send)
             return
 
@@ -60,7 +60,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Return the HTTP status and the message with which a request is rejected, or None to accept the request."""
+    """Return the HTTP status and the message for rejecting a request, or None if the request is accepted."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")

@@ -1,4 +1,4 @@
-"""Define a Starlette application that serves the files of the page, the fields of its form, and summaries."""
+"""Define a Starlette application that serves the page, the fields of its form, and summaries."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Map from each path to a file in the folder ``page`` and its media type. The server does not serve any other files."""
+"""Mapping from URL paths to a file in the folder ``page`` and its media type. No other files are served."""
 
 MAX_BYTES = 1_000_000
 """Maximum size of a request in bytes."""
 MAX_WAITING = 8
-"""Maximum number of summaries that can wait while another summary is generated."""
+"""Maximum number of summaries that can wait while another summary is being generated."""
 MAX_EXPLANATIONS = 8
 """Number of recent explanations that are kept in memory, so that their pages can be served."""
 SECONDS_TO_STOP = 5.0
-"""Maximum time in seconds to wait for the end of a search step when the server shuts down."""
+"""Maximum time in seconds to wait for a search step to end when the server shuts down."""
 
 
 class BadRequestError(Exception):
-    """Raised for an invalid request. The response consists of an HTTP status and a sentence."""
+    """Raised for an invalid request. It contains the HTTP status and the text of the response."""
 
     def __init__(self, status: int, words: str):
         super().__init__(words)
@@ -50,7 +50,7 @@ class BadRequestError(Exception):
 
 
 class EventStream(StreamingResponse):
-    """Response that sends events as lines of JSON. The job is stopped when the client disconnects."""
+    """Response that streams events as JSON lines. The job is stopped when the client disconnects."""
 
     def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
         super().__init__(_lines(events), media_type="application/x-ndjson")
@@ -74,7 +74,7 @@ class Demo:
 
     Args:
         summarizer: summariser for the model folder.
-        title: name of the model that the page shows.
+        title: model name that is shown on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -120,7 +120,10 @@ class Demo:
         )
 
     async def explanation(self, request: Request) -> Response:
-        """Serve the page of a recent explanation. The page has its own policy and cannot access this server."""
+        """Serve the page of a recent explanation.
+
+        The page has its own security policy and cannot access this server.
+        """
         explanation = self._explanations.get(request.path_params["name"])
         if explanation is None:
             return PlainTextResponse("This explanation is no longer stored: summarise the document again.", 404)
@@ -146,7 +149,7 @@ class Demo:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
             # This call raises an error if the model does not support the options. It runs in a thread, because the
-            # first call with a new --infer-dtype takes long: it converts the weights.
+            # first call with a new --infer-dtype takes a long time to convert the weights.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -158,7 +161,7 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # the client has disconnected and does not read the response
+            return Response(status_code=400)  # the client has disconnected and will not read the response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
@@ -216,8 +219,8 @@ async def _body(request: Request) -> bytes:
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # Continue to read beyond the limit, because many clients do not read the response until they have sent the
-        # whole request.
+        # Keep reading beyond the limit, because many clients do not read the response until they have sent the whole
+        # request.
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:

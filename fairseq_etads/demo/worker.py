@@ -1,4 +1,4 @@
-"""Run jobs one by one in a worker thread, with a queue of limited length.
+"""Run jobs one at a time in a worker thread with a queue of limited length.
 
 This module requires neither torch nor fairseq.
 """
@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """Raised if the queue is full, so that a job cannot be accepted."""
+    """Raised if a job cannot be accepted because the queue is full."""
 
 
 class StoppedError(Exception):
@@ -46,7 +46,7 @@ class Job:
 
 
 class Worker:
-    """Worker that runs jobs one by one, in the order in which they are submitted.
+    """Worker that runs jobs one at a time, in the order in which they are submitted.
 
     Args:
         most_waiting: maximum number of jobs in the queue, in addition to the running job.
@@ -62,7 +62,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Job) -> int:
-        """Append a job to the queue, and return the number of jobs before it.
+        """Append a job to the queue, and return the number of jobs ahead of it.
 
         Raises:
             QueueFullError: too many jobs are waiting, or the worker is closed.
@@ -85,7 +85,7 @@ class Worker:
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread ends, at most for the given number of seconds. Call :meth:`close` first."""
+        """Wait for the thread to end, but not longer than the given number of seconds. Call :meth:`close` first."""
         self._thread.join(seconds)
 
     def _work(self) -> None:

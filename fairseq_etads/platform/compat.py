@@ -49,11 +49,11 @@ logger = logging.getLogger(__name__)
 
 
 class UnsafeCheckpointError(RuntimeError):
-    """Raised for a checkpoint that contains more than tensors and settings, because loading it could run code."""
+    """Raised for a checkpoint that contains more than tensors and settings, because loading it could execute code."""
 
 
 def _checkpoint_classes() -> List[Any]:
-    """Return the classes in fairseq's checkpoints that torch does not allow by default.
+    """Return the classes that fairseq's checkpoints contain and that torch does not allow by default.
 
     Creating instances of these classes does not run any code from the checkpoint.
     """
@@ -61,10 +61,11 @@ def _checkpoint_classes() -> List[Any]:
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
-    # torch reads the name of each class. In Python 3.9, typing.Any is not a class and has no name.
+    # torch reads the ``__qualname__`` of each class. In Python 3.9, typing.Any is not a class and has no such
+    # attribute.
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    # This class replaces tensors in a checkpoint when a worker sends the checkpoint to other workers.
+    # Instances of this class replace the tensors in a checkpoint when a worker sends it to other workers.
     classes.append(distributed_utils._TensorPlaceholder)
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
     # Checkpoints from 2019, such as BART's, contain meters that were pickled under the name of an old module.
@@ -79,10 +80,10 @@ class _UnreadableError(Exception):
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Set weights_only=True for torch.load inside this context, regardless of torch's default and the environment.
+    """Context in which torch.load uses weights_only=True, regardless of torch's default and the environment.
 
-    For files that were not written by torch.save, torch raises many kinds of errors. Their messages recommend switching
-    off this protection, so they are replaced with _UnreadableError.
+    For files that were not written by torch.save, torch raises various errors. Their messages recommend disabling this
+    protection, so they are replaced with _UnreadableError.
     """
     plain_load = torch.load
 
@@ -113,7 +114,7 @@ class DamagedCheckpointError(RuntimeError):
 def _damage(path: str) -> str:
     """Return a description of the damage in a checkpoint file, or an empty string if the file is not damaged.
 
-    torch saves a checkpoint as a zip archive with a CRC-32 checksum of each tensor, but it does not verify these
+    torch saves a checkpoint as a zip archive with a CRC-32 checksum for each tensor, but it does not verify these
     checksums when it loads the file. Verifying them takes 0.4 s per GiB. Checkpoints from torch versions before 1.6 are
     not zip archives and contain no checksums.
     """
@@ -138,7 +139,7 @@ def _damage(path: str) -> str:
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a file is an archive that torch.save has written, with correct checksums."""
+    """Return whether a file is an archive that torch.save has written and that has correct checksums."""
     if not zipfile.is_zipfile(path) or _damage(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -159,16 +160,16 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # Many kinds of errors are possible, see _weights_only. A checkpoint that causes an error is never recommended.
+    # Various errors are possible, see _weights_only. A checkpoint that causes an error is never recommended.
     except Exception:
         return -1, False
 
 
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError with a description of the damage, and recommend another checkpoint in the folder.
+    """Raise DamagedCheckpointError. The message describes the damage and recommends another checkpoint in the folder.
 
     Checkpoints from which training can resume are preferred to checkpoints that can only be used for generation. Among
-    these, the checkpoint with the most updates is recommended.
+    equally suitable checkpoints, the one with the most updates is recommended.
     """
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []
@@ -188,7 +189,7 @@ def _refuse_damaged(path: str, reason: str) -> NoReturn:
 
 
 def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_checkpoint_to_cpu`` so that it rejects files that are damaged or contain unsafe classes."""
+    """Wrap fairseq's ``load_checkpoint_to_cpu`` to reject files that are damaged or contain unsafe classes."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -216,7 +217,7 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``_torch_persistent_save`` so that a second attempt to save a checkpoint overwrites the first.
 
-    Without this patch, fairseq would append to the incomplete data from the failed first attempt.
+    Without this patch, fairseq would append to the incomplete data that the first attempt has written.
     """
 
     @functools.wraps(save)
@@ -250,7 +251,7 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """Return the FILE of ``--replace-unk FILE``, or an empty string if no FILE is given.
+    """Return the FILE in ``--replace-unk FILE``, or an empty string if no FILE is given.
 
     In the latter case, fairseq sets the option to "@@ ".
     """
@@ -258,10 +259,10 @@ def replacements_file(replace_unk: str) -> str:
 
 
 def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Wrap ``__getattr__`` of the state of fairseq's tasks to avoid infinite recursion.
+    """Wrap ``__getattr__`` of fairseq's task state to avoid infinite recursion.
 
-    The original method calls itself endlessly if the state has no fields. This is the case while a state is unpickled
-    or copied, so tasks could be neither pickled nor copied.
+    The original method calls itself endlessly if the state has no fields. This happens while a state is being unpickled
+    or copied, so tasks could be neither unpickled nor copied.
     """
 
     @functools.wraps(plain)
@@ -305,7 +306,7 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
     """Wrap ``decode`` of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
-    Such a word is "<<unk>>", which represents the unknown word in references. It is decoded as "<unk>". Another example
+    One such word is "<<unk>>", which represents the unknown word in references. It is decoded as "<unk>". Another one
     is "madeupword0000", a padding word in BART's dictionary. It represents no text and is dropped.
     """
 
@@ -321,7 +322,7 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``build_fp32_params`` so that copies of marked matrices are also marked (see ``kernels/linear.py``).
+    """Wrap ``build_fp32_params`` so that the copies of marked matrices are also marked (see ``kernels/linear.py``).
 
     The wrapper also enables --fp16 on CPUs. fairseq groups parameters by the index of their GPU, but parameters on a
     CPU have no such index.
@@ -344,7 +345,7 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``clip_grad_norm_``, which would move norms to a visible GPU even with --cpu."""
+    """Wrap fairseq's ``clip_grad_norm_``, which would otherwise move norms to a visible GPU even with --cpu."""
 
     @functools.wraps(clip)
     def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
@@ -360,13 +361,13 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step`` to correct two errors: the treatment of empty batches, and --fp16 on CPUs.
+    """Wrap ``Trainer.train_step`` to correct two errors. They concern empty batches and --fp16 on CPUs.
 
     With --update-freq, the last update of an epoch may consist of several batches followed by an empty batch. fairseq
     replaces the empty batch with another batch and ignores its gradient, but then counts the number of sentences in all
-    batches as 0. As a result, the gradients are divided by too small a number. Updates that consist only of an empty
-    batch are processed correctly. With --ddp-backend fully_sharded, the batches are not changed, because all workers
-    must then process the same number of batches.
+    batches as 0. As a result, the gradients are divided by a number that is too small. Updates that consist only of an
+    empty batch are processed correctly. With --ddp-backend fully_sharded, the batches are not changed, because all
+    workers must then process the same number of batches.
 
     Without a GPU, fairseq cannot skip an update in which gradients overflow with --fp16.
     """
@@ -388,7 +389,7 @@ MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error message contains the option."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error message names the option."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -411,9 +412,9 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
 def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step`` so that gradients are divided by the loss scale of --amp only once.
 
-    fairseq lets torch's scaler divide the gradients before they are clipped, but then passes another optimiser object
-    to the scaler for the step. The scaler therefore divides the gradients a second time. This hardly affects Adam, but
-    the steps of SGD and Adagrad become far too small.
+    fairseq calls torch's scaler to divide the gradients before they are clipped, but then passes a different optimiser
+    object to the scaler for the step. The scaler therefore divides the gradients a second time. This hardly affects
+    Adam, but the steps of SGD and Adagrad become far too small.
     """
 
     @functools.wraps(step)
@@ -429,7 +430,7 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``NanDetector.add_hooks`` so that only modules without submodules receive hooks for the backward pass.
+    """Wrap ``NanDetector.add_hooks`` so that it adds backward hooks only to modules without submodules.
 
     If a gradient is not finite, fairseq repeats the update with these hooks. For modules that do not return a tensor,
     such as encoders, torch would then raise StopIteration.
@@ -447,11 +448,11 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """Thread of fairseq that loads batches in advance, with a method that stops the thread.
+    """fairseq's thread for loading batches in advance, extended with a method that stops the thread.
 
     fairseq does not stop this thread before the interpreter exits. If training ends in the middle of an epoch while the
-    thread is executing code of torch, the process aborts ("terminate called without an active exception") although all
-    work is done, and its exit status indicates a failure.
+    thread is executing torch code, the process aborts ("terminate called without an active exception"). Its exit status
+    then indicates a failure although all work is done.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -459,7 +460,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
         _loaders.add(self)
 
     def end(self, seconds: float) -> None:
-        """Stop the thread after it has loaded its current batch. Wait at most ``seconds`` seconds."""
+        """Stop the thread after it has loaded its current batch. Wait for at most ``seconds`` seconds."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
         while self.is_alive() and time.monotonic() < deadline:
@@ -496,7 +497,7 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    # This module is completely imported at this point only if the command is fairseq-train.
+    # At this point, the module is fully imported only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)
@@ -537,7 +538,7 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """Return how many steps torch's optimisers have taken in this process since this module was imported.
+    """Return the number of steps that torch's optimisers have taken in this process since this module was imported.
 
     The version counters of parameters do not change with these steps, because fairseq's optimisers modify
     ``parameter.data``.
@@ -546,7 +547,7 @@ def optimizer_steps() -> int:
 
 
 def skips_overflows(optimizer: Any) -> bool:
-    """Return whether an optimiser of fairseq scales the loss and skips updates with overflowing gradients.
+    """Return whether a fairseq optimiser scales the loss and skips updates with overflowing gradients.
 
     This is the case with --fp16 and --amp.
     """

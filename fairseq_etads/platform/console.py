@@ -1,4 +1,4 @@
-"""Define the common behaviour of all commands: ``--version``, one-line error messages, exit statuses and signals."""
+"""Define the common behaviour of all commands: ``--version``, one-line error messages, exit statuses, and signals."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ from .errors import InputError
 from .systems import belongs_to, is_there, system_of
 
 USER_ERROR = 2
-"""Exit status for an error in the input or the options."""
+"""Exit status for errors in the input or the options."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -34,13 +34,13 @@ class Parser(argparse.ArgumentParser):
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
-            }  # --version must not appear among the parsed options, because reports record them
+            }  # the parsed options must not contain --version, because reports record them
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the command line like argparse, but also accept files after options.
+        """Parse the command line like argparse, but also accept files that follow options.
 
-        The words of the command line are stored for error messages.
+        The command-line words are stored for error messages.
         """
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
 
     def _advice(self, message: str) -> str:
-        """Return a suggestion of what the user probably meant, or an empty string."""
+        """Suggest what the user probably meant, or return an empty string."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
                 near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
@@ -118,7 +118,8 @@ _integer.__name__ = "int"  # argparse uses this name in the message "invalid int
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Return a decorator that turns a function of the parsed options into the ``main`` function of a command.
+    """Return a decorator that turns a function into the ``main`` function of a command. The decorated function receives
+    the parsed options.
 
     ``main(argv)`` parses the options, calls the decorated function inside :func:`errors_in_one_line`, and returns the
     exit status. The decorated function should import modules that require torch or fairseq only when it is called, so
@@ -126,7 +127,7 @@ def command(
 
     Args:
         make_parser: function that creates the parser. The ``prog`` of the parser must be the name of the command.
-        more: exception classes that indicate a mistake of the user, in addition to InputError and OSError.
+        more: exception classes that indicate a user error, in addition to InputError and OSError.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -156,7 +157,8 @@ def check_positive(**numbers: Optional[int]) -> None:
     """Raise InputError if a number is less than 1.
 
     Args:
-        numbers: value of each option, with the name of the option as the keyword; None if the option is not given.
+        numbers: option values, passed as keyword arguments with the names of the options; None if an option is not
+            given.
     """
     for name, number in numbers.items():
         if number is not None and number < 1:
@@ -186,7 +188,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """Output stream for a terminal that escapes control characters, for example in documents and file names."""
+    """Output stream for a terminal. It escapes control characters, for example in documents and file names."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -200,7 +202,7 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Escape control characters that are printed to a terminal inside this context.
+    """Context in which control characters are escaped when they are printed to a terminal.
 
     Output to files and pipes is not changed.
     """
@@ -223,17 +225,17 @@ def sentence(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
-    """Convert exceptions inside this context to one-line messages on stderr and to exit statuses.
+    """Context that converts exceptions to one-line messages on stderr and to exit statuses.
 
     - InputError, OSError or an exception in ``more``: "command: message" is printed, and the exit status is 2.
     - The system to which the command belongs is not installed: one line is printed, and the exit status is 2.
-    - Ctrl-C, SIGTERM or SIGHUP: the exit status is 130, 143 or 129. ``finally`` clauses are executed, so worker
-      processes also end.
-    - The reader of the output pipe has closed it (``| head``): nothing is printed, and the exit status is 141, as in
-      other tools.
+    - Ctrl-C, SIGTERM or SIGHUP: the exit status is 130, 143 or 129, respectively. ``finally`` clauses are executed, so
+      worker processes also end.
+    - The output pipe was closed by its reader (``| head``): nothing is printed, and the exit status is 141, as in other
+      tools.
 
     Raises:
-        SystemExit: the command ends with one of these statuses.
+        SystemExit: the command ends with one of these exit statuses.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _open_closed_files()
@@ -272,7 +274,7 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
 
 
 def _open_closed_files() -> None:
-    """Open /dev/null in place of closed standard streams.
+    """Replace closed standard streams with /dev/null.
 
     Otherwise, the next file that is opened would be used as a standard stream.
     """
@@ -280,7 +282,7 @@ def _open_closed_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free file descriptor is used by open().
+            # open() uses the lowest free file descriptor.
             os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
@@ -300,7 +302,7 @@ def limit_caches_of_shapes() -> None:
 def leave_signals_to_parent() -> None:
     """Ignore Ctrl-C in a worker process.
 
-    A terminal sends Ctrl-C to all processes, and the parent process ends its workers.
+    A terminal sends Ctrl-C to all processes, but the parent process is responsible for ending its workers.
 
     The worker also ends if its parent process is killed.
     """
@@ -317,7 +319,7 @@ def _end_with(parent: Any) -> None:
 
 
 def _end_worker(number: int, frame: Any) -> None:
-    # A worker may have started processes itself, for example in fairseq-preprocess.
+    # A worker may have started processes of its own, for example in fairseq-preprocess.
     for child in multiprocessing.active_children():
         child.terminate()
     os._exit(128 + number)
@@ -325,7 +327,7 @@ def _end_worker(number: int, frame: Any) -> None:
 
 @contextlib.contextmanager
 def _signals_as_exits(command: str) -> Iterator[None]:
-    """Convert signals inside this context to SystemExit.
+    """Context in which signals raise SystemExit.
 
     Signals that the process already ignores, for example because of nohup, are still ignored.
     """

@@ -1,4 +1,4 @@
-"""Defer the import of large modules that other packages import, but that are not needed for summarisation."""
+"""Defer the import of large modules that other packages import but that summarisation does not need."""
 
 import contextlib
 import importlib
@@ -11,7 +11,7 @@ STATISTICS = (
     *("sklearn", "sklearn.feature_extraction", "sklearn.metrics", "sklearn.preprocessing"),
     *("scipy.sparse", "scipy.stats"),
 )
-"""Modules that fairseq and nltk import for scores, classifiers and parsers. These imports take 1.8 seconds."""
+"""Modules that fairseq and nltk import for scores, classifiers and parsers. Importing them takes 1.8 seconds."""
 
 
 class _StandIn(ModuleType):
@@ -29,9 +29,9 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Defer ``from NAME import function`` and ``from PACKAGE import MODULE`` inside this context.
+    """Context in which ``from NAME import function`` and ``from PACKAGE import MODULE`` are deferred.
 
-    The imported functions work as usual, but import the real module when they are first called. Modules that have
+    The imported functions work as usual. The real module is imported when they are first called. Modules that have
     already been imported, and imports outside the context, are not affected.
 
     Args:
@@ -54,7 +54,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Import fairseq inside this context without slow statistics modules and without a message about tensorboardX."""
+    """Context for importing fairseq without slow statistics modules and without a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

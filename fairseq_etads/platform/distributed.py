@@ -1,4 +1,4 @@
-"""Patch fairseq's training, validation and generation for several processes, mainly on CPUs.
+"""Patch fairseq so that training, validation and generation work with several processes, mainly on CPUs.
 
 fairseq derives the number of processes from the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
 therefore divides by zero, ``--distributed-world-size 2`` does not start any process, and ``--ddp-backend pytorch_ddp``
@@ -7,7 +7,7 @@ for each GPU, and with ``--bf16`` it searches for a TPU. :func:`install` correct
 fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while they parse their options,
 before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not corrected there.
 
-fairseq-generate has the options ``--num-shards`` and ``--shard-id`` for dividing the work, but ignores them.
+fairseq-generate accepts the options ``--num-shards`` and ``--shard-id`` for dividing the work, but ignores them.
 :func:`install` also makes these options work.
 """
 
@@ -39,11 +39,11 @@ _WHAT_NOW = "The same command resumes the training from its last checkpoint, whi
 
 
 class WorkerEndedError(RuntimeError):
-    """Raised if one of several cooperating processes has ended before its work was done."""
+    """Raised if one of several cooperating processes ends before its work is done."""
 
 
 class Launched(NamedTuple):
-    """Description of a worker process that a launcher such as torchrun has started.
+    """Description of a worker process that was started by a launcher such as torchrun.
 
     Attributes:
         rank: rank of the process among all workers.
@@ -74,7 +74,7 @@ def _is_given(option: str) -> bool:
 
 
 def _without_implied_tpu(cfg: Any) -> None:
-    """Switch off ``tpu``, which fairseq sets with --bf16 and --memory-efficient-bf16, unless there may be a TPU.
+    """Unset ``tpu`` unless there may be a TPU. fairseq sets this option with --bf16 and --memory-efficient-bf16.
 
     If ``tpu`` were set without torch_xla, training would never start.
     """
@@ -88,7 +88,7 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 @contextlib.contextmanager
 def _hidden_gpus() -> Iterator[None]:
-    """Hide all GPUs from fairseq, torch and new processes inside this context.
+    """Context in which all GPUs are hidden from fairseq, torch and new processes.
 
     With --cpu, the trainer of fairseq does not use GPUs, but other parts of fairseq still do.
     """
@@ -98,7 +98,10 @@ def _hidden_gpus() -> Iterator[None]:
 
 
 def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
+    """Wrap fairseq's ``call_main`` so that it works on CPUs.
+
+    This function starts the workers of a command or joins them.
+    """
 
     @functools.wraps(call_main)
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
@@ -133,11 +136,11 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_sharded(cfg: Any) -> None:
-    """Check that parameters are not sharded if an update consists of several batches.
+    """Check that parameters are not sharded when an update consists of several batches.
 
     The last batch of a worker may be empty. In this case, fairseq also counts the other batches of the worker as empty
-    and divides the gradients by too small a number. :mod:`.compat` corrects this error for other backends. The
-    correction is not possible with fully_sharded, because all workers must then process the same number of batches.
+    and divides the gradients by a number that is too small. :mod:`.compat` corrects this error for other backends. With
+    fully_sharded, this is not possible, because all workers must process the same number of batches.
 
     Raises:
         ValueError: parameters are sharded, and an update consists of several batches.
@@ -177,7 +180,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only backend for CPUs that all builds of torch contain
+    options.distributed_backend = "gloo"  # the only CPU backend that is included in all builds of torch
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -195,10 +198,10 @@ def _free_port() -> int:
 
 
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
-    """Start the workers on this machine and wait until they end.
+    """Start the workers on this machine and wait for them to end.
 
-    The number of workers is --distributed-num-procs if this option is greater than 1, which means that there are
-    several machines. Otherwise, it is --distributed-world-size. The rank of the first worker is --distributed-rank.
+    If there are several machines, --distributed-num-procs is greater than 1 and determines the number of workers.
+    Otherwise, it is determined by --distributed-world-size. The rank of the first worker is --distributed-rank.
 
     Raises:
         ValueError: the number of workers would exceed --distributed-world-size.
@@ -231,7 +234,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
 
 @contextlib.contextmanager
 def _lost_connection_in_words() -> Iterator[None]:
-    """Raise WorkerEndedError instead of the error that gloo raises if another worker has ended."""
+    """Context that raises WorkerEndedError instead of gloo's error if another worker has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -255,7 +258,7 @@ class _AnyDevice(DistributedDataParallel):
 def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
     """Replace fairseq's ``all_gather_list``, which requires GPU memory and is limited to 16,384 bytes per worker.
 
-    fairseq-validate uses this function to gather statistics of all batches, which quickly exceed this limit. Some
+    fairseq-validate uses this function to gather the statistics of all batches, which easily exceed this limit. Some
     criterions also use it.
     """
 
@@ -271,7 +274,7 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
 
 
 class _Timer(StopwatchMeter):
-    """Timer of fairseq that records whether it has ever been started. fairseq-generate starts it for each batch."""
+    """fairseq timer that records whether it has ever been started. fairseq-generate starts it for each batch."""
 
     has_run = False
 

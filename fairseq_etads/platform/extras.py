@@ -1,4 +1,4 @@
-"""Find the packages of optional features, and the commands that install these packages."""
+"""Check whether the packages for optional features are installed, and return the commands that install them."""
 
 import importlib.util
 import json
@@ -23,7 +23,10 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Map from each extra in setup.py to the modules that it provides. If one of them is missing, the extra is missing."""
+"""Mapping from the extras in setup.py to the modules that they provide.
+
+An extra is installed if none of its modules is missing.
+"""
 
 
 def missing_modules(extra: str) -> Tuple[str, ...]:

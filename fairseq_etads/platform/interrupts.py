@@ -10,7 +10,8 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def end_quietly_while_importing() -> None:
-    """Install a hook so that Ctrl-C causes no traceback while the modules of this project are being imported.
+    """Install a hook that suppresses the traceback if Ctrl-C is pressed while modules of this project are being
+    imported.
 
     The process exits with status 130.
 

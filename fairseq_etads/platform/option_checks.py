@@ -1,4 +1,4 @@
-"""Check that options are valid and have an effect. The options are declared as the fields of a dataclass.
+"""Check that options are valid and have an effect. Options are declared as the fields of a dataclass.
 
 This module requires neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determine how the
 option is checked:
@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
     Attributes:
         at_least: smallest valid value; None if there is no lower bound.
         below: exclusive upper bound; None if there is no upper bound.
-        what: noun or remark for messages, such as "tokens", "(0: off)" or, with ``below``, "a probability".
+        what: noun or remark that is used in messages, such as "tokens", "(0: off)" or, with ``below``, "a probability".
         above: exclusive lower bound, as an alternative to ``at_least``.
         most: largest valid value, as an alternative to ``below``.
     """
@@ -102,7 +102,7 @@ def check_values(cfg: Any, config: Any) -> None:
 
 
 def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError if an option that is given requires a missing option or excludes one that is present.
+    """Raise ValueError if a given option requires an option that is missing or excludes one that is present.
 
     Args:
         cfg: values of the options.
@@ -125,7 +125,7 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
     The message is empty if there is no conflict.
 
     Args:
-        given: mapping from options with values other than their defaults to these values.
+        given: mapping from the names of options with non-default values to these values.
         declared: mapping from the name of each option to its metadata.
         there: options and mechanisms that are present, written as on a command line; see :func:`flags`.
     """
@@ -143,9 +143,10 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 
 
 def flags(present: Mapping[str, Any]) -> Set[str]:
-    """Return all options that are on, each with and without its value, such as "--pointer" and "--pointer soft".
+    """Return all options that are enabled, both with and without their values, such as "--pointer" and "--pointer
+    soft".
 
-    If the value of an option is "none", only the form with the value is returned.
+    For an option with the value "none", only the form with the value is returned.
     """
     on = {name: _plain(value) for name, value in present.items() if is_on(value)}
     off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
@@ -153,7 +154,7 @@ def flags(present: Mapping[str, Any]) -> Set[str]:
 
 
 def is_on(value: Any) -> bool:
-    """Return whether an option with this value is on. fairseq's --diverse-beam-groups is off if the value is -1."""
+    """Return whether an option with this value is enabled. The value -1 disables fairseq's --diverse-beam-groups."""
     plain = _plain(value)
     # A value that begins with "${" is an unresolved OmegaConf interpolation of an option elsewhere in the
     # configuration.
@@ -179,7 +180,7 @@ def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def _with_value(other: str, there: Collection[str]) -> str:
-    """Return an option with its value if the value is known, and otherwise the option alone."""
+    """Return an option together with its value, or without it if the value is not known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
 

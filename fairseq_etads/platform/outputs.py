@@ -3,7 +3,7 @@
 All commands of this project write their files with this module:
 
 - :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the same folder, and rename it when
-  it is complete. If the process is killed, an existing file does not change.
+  it is complete. If the process is killed, an existing file is not changed.
 - :func:`locked` prevents other processes from writing to the same file or folder, and reports which process holds the
   lock. The lock is released when the process ends for any reason.
 - :func:`check_outputs` raises an error if an output file is also an input file, directly or through a link.
@@ -52,7 +52,7 @@ _held: Set[str] = set()
 
 
 class _Lock:
-    """Lock file, which contains a description of the process that holds the lock."""
+    """Lock file. It contains a description of the process that holds the lock."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -115,14 +115,14 @@ def _command() -> str:
 
 @contextlib.contextmanager
 def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Prevent other processes from writing to an output inside this context.
+    """Context in which other processes cannot write to an output.
 
     The context manager yields a tuple with the file descriptor of the lock. The tuple is empty if a caller already
     holds the lock. A child process that inherits the descriptor also holds the lock.
 
     Args:
-        output: path of a file in an existing folder, or of a folder. The folder is created if necessary, and deleted if
-            it is still empty at the end.
+        output: path of a file in an existing folder, or path of a folder. A folder is created if necessary, and deleted
+            if it is still empty on exit.
         option: name of the option that specifies the output, for messages.
         folder: whether the output is a folder.
 
@@ -155,8 +155,8 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 def _delete_stale_locks(folder: Path) -> None:
     """Delete the lock files of killed processes in a folder and in its subfolders.
 
-    A lock file remains if a process is killed after renaming its output and before deleting the lock file. It would
-    never be deleted otherwise, because later processes do not lock a complete output.
+    If a process is killed after renaming its output and before deleting the lock file, the lock file remains. Nothing
+    else would delete it, because later processes do not lock an output that is complete.
     """
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
@@ -179,10 +179,10 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 @contextlib.contextmanager
 def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
-    """Yield the path of a temporary file. It replaces ``path`` at the end unless an error is raised inside the context.
+    """Yield the path of a temporary file. On exit, it replaces ``path``, unless an error was raised inside the context.
 
-    Links are followed. There is no temporary file if ``path`` is not a regular file, such as /dev/stdout or a named
-    pipe.
+    Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, there is no temporary
+    file.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -190,7 +190,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        # These files are from killed processes, because the current process holds the lock.
+        # The current process holds the lock, so these files were left by killed processes.
         for stale in _partials(path):
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
@@ -209,7 +209,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
 
 
 def _partials(path: Path) -> List[Path]:
-    """Return the incomplete files for ``path`` that earlier calls of :func:`_completed` have left."""
+    """Return the incomplete files for ``path`` that earlier calls of :func:`_completed` have left behind."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -229,10 +229,10 @@ def writing(
 ) -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. The file receives its name only when it is complete.
 
-    If an error is raised inside the context, the temporary file is deleted, and an existing file does not change.
+    If an error is raised inside the context, the temporary file is deleted and an existing file is not changed.
 
     Args:
-        lines: function that is called at the end and returns the required number of lines.
+        lines: function that is called on exit and returns the required number of lines.
 
     Raises:
         InputError: another process is writing to the file, or the number of lines is wrong.
@@ -266,7 +266,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
-    """Write a text to a file, which receives its name only when it is complete."""
+    """Write a text to a file. The file receives its name only when it is complete."""
     with writing(path, errors) as file:
         file.write(text)
 
@@ -302,8 +302,8 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
     """Check that no output file is also an input file or another output file.
 
     Args:
-        outputs, inputs: mapping from the name of an option or argument to a path, several paths, or None. ``-`` is
-            ignored. For an input folder, pass the files in it.
+        outputs, inputs: mappings from option or argument names to a path, several paths, or None. ``-`` is ignored. For
+            an input folder, pass the files that it contains.
 
     Raises:
         InputError: two paths refer to the same file, directly or through links.

@@ -1,4 +1,4 @@
-"""Run functions in several processes, which end when the current process ends."""
+"""Run functions in several processes. These processes end when the current process ends."""
 
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
@@ -11,7 +11,7 @@ from .errors import InputError
 def lock(file: IO[Any]) -> bool:
     """Lock an open file until the current process ends. Return False if another process holds the lock.
 
-    The result is always True where locks are not supported, as on Windows and some network file systems.
+    Where locks are not supported, as on Windows and some network file systems, the result is always True.
     """
     try:
         import fcntl
@@ -30,7 +30,7 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Create a pool of ``count`` processes. They end when the current process ends, also because of a signal.
+    """Create a pool of ``count`` processes. They end when the current process ends, even if it is ended by a signal.
 
     Args:
         start: function that each process calls when it starts.
@@ -51,7 +51,7 @@ def process_pool(
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
             # The pool must cancel pending work before its processes end. Otherwise, its manager thread would detect
-            # that the processes have ended and raise an error for work that has been cancelled, such as the rest of a
+            # that the processes have ended, and raise an error for work that has been cancelled, such as the rest of a
             # map.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:

@@ -1,4 +1,4 @@
-"""Resume training: store additional state in checkpoints, and apply options that differ from the checkpoint.
+"""Resume training: store additional state in checkpoints, and apply options that differ from those in the checkpoint.
 
 :func:`install` is called when fairseq-train loads the plugin.
 """
@@ -20,25 +20,28 @@ with deferred(*STATISTICS):
 logger = logging.getLogger(__name__)
 
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
-"""Schedulers that use --lr only when training starts. They then modify the current rate, which checkpoints contain."""
+"""Schedulers that use --lr only when training starts.
+
+Afterwards, they modify the current learning rate, which is saved in checkpoints.
+"""
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Options of optimisers that only have an effect when training starts."""
+"""Optimiser options that only have an effect when training starts."""
 
 
 class _Position(NamedTuple):
-    """Position in an epoch from which the remaining batches are distributed among the workers again."""
+    """Position in an epoch after which the remaining batches are redistributed among the workers."""
 
     epoch: int
     batches: int
-    """Number of batches that all workers together had read before this position."""
+    """Total number of batches that all workers had read before this position."""
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
-    """Batch iterator of fairseq that can be resumed with another number of workers or another --update-freq.
+    """fairseq's batch iterator, which can be resumed with a different number of workers or a different --update-freq.
 
     fairseq saves the number of batches that one worker has read. This number is wrong if training resumes with a
-    different number of workers. In addition, with --curriculum, fairseq starts to shuffle batches after the given
-    number of epochs only if training is restarted at that point. This class corrects both errors.
+    different number of workers. In addition, with --curriculum, fairseq only starts to shuffle batches after the given
+    number of epochs if training is restarted at that point. This class corrects both errors.
     """
 
     _resumed: Optional[_Position] = None
@@ -50,11 +53,11 @@ class ResumableBatches(iterators.EpochBatchIterator):
 
     @property
     def _before(self) -> int:
-        """Number of batches in the current epoch that all workers together had read when training was resumed."""
+        """Total number of batches in the current epoch that all workers had read when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state of fairseq's iterator and the number of batches that all workers together have read."""
+        """Return the state of fairseq's iterator, and the total number of batches that all workers have read."""
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
@@ -67,8 +70,8 @@ class ResumableBatches(iterators.EpochBatchIterator):
         """Restore the saved position.
 
         Raises:
-            ValueError: the position is beyond the end of the epoch, or the order of batches depends on the number of
-                workers, which has changed.
+            ValueError: the position is beyond the end of the epoch; or the order of batches depends on the number of
+                workers, and this number has changed.
         """
         self._resumed = None
         read, workers = state_dict.get("batches_read"), state_dict.get("workers")
@@ -100,7 +103,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
-        """Return the batches of this worker in an epoch, or in the rest of an epoch after resuming."""
+        """Return this worker's batches in an epoch or, after resuming, in the rest of an epoch."""
         if self._resumed is None or self._resumed.epoch != epoch:
             return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
         with mock.patch.multiple(self, num_shards=1, shard_id=0):
@@ -117,13 +120,16 @@ class ResumableBatches(iterators.EpochBatchIterator):
 
 
 def _saved_options(state: Dict[str, Any], group: str) -> Any:
-    """Return a group of the options in a checkpoint. The dictionary is empty if the checkpoint does not contain it."""
+    """Return an option group from a checkpoint.
+
+    The dictionary is empty if the checkpoint does not contain the group.
+    """
     saved = (state.get("cfg") or {}).get(group)
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
 
 
 def _update_freq(options: Any, epoch: int) -> int:
-    """Return the value of --update-freq in an epoch."""
+    """Return the value of --update-freq for an epoch."""
     values = options.get("update_freq") or [1]
     return int(values[min(epoch, len(values)) - 1])
 
@@ -196,9 +202,7 @@ class _Resumption:
         state["optimizer_history"][-1]["lr_scheduler_state"] = self.trainer.lr_scheduler.state_dict()
 
     def _note_changed_options(self, state: Dict[str, Any]) -> None:
-        """Store the changed options of the optimiser in the state, so that :meth:`finish` can apply them in all
-        workers.
-        """
+        """Store changed optimiser options in the state, so that :meth:`finish` can apply them in each worker."""
         saved, now = _saved_options(state, "optimizer"), dict(self.cfg.optimizer)
         if saved.get("_name") != now.get("_name"):
             return
@@ -213,7 +217,7 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """Remove the best value so far from the state if --best-checkpoint-metric has changed."""
+        """Remove the best validation score so far from the state if --best-checkpoint-metric has changed."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
@@ -233,7 +237,7 @@ class _Resumption:
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:
-        """Set a changed option in the optimiser and log the change, or log that the old value is kept."""
+        """Apply a changed option to the optimiser and log the change, or log that the old value is kept."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
             scheduler = getattr(self.cfg.lr_scheduler, "_name", None)
@@ -263,13 +267,15 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """Return the name of an option in a parameter group, or an empty string if the group does not contain it."""
+    """Return the key of an option in a parameter group, or an empty string if the group does not contain it."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint`` so that the checkpoint is first adapted and changed options are then applied."""
+    """Wrap ``Trainer.load_checkpoint`` so that it adapts the checkpoint before loading it and then applies changed
+    options.
+    """
 
     @functools.wraps(load)
     def load_checkpoint(
@@ -312,14 +318,14 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
 def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
     """Wrap ``load_checkpoint`` so that it restores the counter of --patience.
 
-    fairseq would start to count from 0 again.
+    Otherwise, fairseq would restart the count at 0.
     """
 
     @functools.wraps(load)
     def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
         extra_state, epoch_itr = load(cfg, trainer, **arguments)
         saved = (extra_state or {}).get("patience")
-        # fairseq keeps the best value unless the meters or the optimiser are reset, for example by
+        # fairseq keeps the best score unless the meters or the optimiser are reset, for example by
         # --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
@@ -333,7 +339,7 @@ def install(command: Any) -> None:
     """Patch fairseq so that training can be resumed. This function can be called repeatedly.
 
     Args:
-        command: module of fairseq-train.
+        command: the module of the command fairseq-train.
     """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
         Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)

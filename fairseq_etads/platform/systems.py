@@ -18,7 +18,7 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Map from the folder of each system to the options and modules that require the system."""
+"""Mapping from the folder of each system to the options and modules that require it."""
 
 
 def names_of(option: str) -> List[str]:
@@ -28,7 +28,7 @@ def names_of(option: str) -> List[str]:
 
 
 def system_of(what: str) -> Optional[str]:
-    """Return the folder of the system that an option or a module requires, or None if it does not require a system."""
+    """Return the folder of the system that an option or module requires, or None if it does not require a system."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 

@@ -1,8 +1,8 @@
 """Extend the training loop of fairseq-train.
 
 The functions in this module decide when to validate and save, save a checkpoint when training is interrupted, and log a
-plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``. :mod:`.compat` calls it if fairseq-train is
-running.
+training plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``. :mod:`.compat` calls it if
+fairseq-train is running.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class _Interrupted(BaseException):
 class Interruption:
     """Signal handler that ends training after the current update, so that a checkpoint can be saved first.
 
-    SIGINT and SIGTERM are handled; a second signal ends training immediately. A checkpoint is saved only if training
+    SIGINT and SIGTERM are handled. A second signal ends training immediately. A checkpoint is saved only if training
     runs in a single process, because several processes would have to react to the signal in the same update.
     """
 
@@ -38,10 +38,10 @@ class Interruption:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise an exception, which is the case while no weights are being changed."""
+        """Whether the handler may raise an exception. It may do so only while no weights are being changed."""
 
     def watch(self) -> None:
-        """Start to handle the signals, except for signals that the process ignores."""
+        """Start handling the signals, except signals that the process ignores."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.process = os.getpid()
@@ -88,10 +88,10 @@ def is_over(cfg: Any, trainer: Any) -> bool:
 def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
     """Return whether to validate and whether to save a checkpoint after this update.
 
-    With ``--validate-interval-updates 0``, which is the default, the model is validated whenever a checkpoint is saved,
-    as in fairseq. With a value N greater than 0, it is validated every N updates. With -1, it is validated only at the
-    end of an epoch. In both of these cases, ``--save-interval-updates`` saves checkpoints without validating. A
-    checkpoint is saved after each validation, because the best checkpoint might otherwise be missed.
+    With ``--validate-interval-updates 0``, the default, the model is validated whenever a checkpoint is saved, as in
+    fairseq. With a value N greater than 0, it is validated every N updates. With -1, it is validated only at the end of
+    an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validating. A checkpoint is
+    saved after each validation, because the best checkpoint might otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -108,7 +108,10 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
 
 
 def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
-    """Return whether --save-interval-minutes have passed since the last save. All processes obtain the same result."""
+    """Return whether --save-interval-minutes have passed since the last save.
+
+    The result is the same in all processes.
+    """
     interval = getattr(cfg.task, "save_interval_minutes", 0) or 0
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
@@ -153,9 +156,9 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 
 
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq-train's ``train`` so that it logs the plan first and never exceeds --max-update.
+    """Wrap fairseq-train's ``train`` so that it first logs the plan and never exceeds --max-update.
 
-    ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training is started again
+    ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training were started again
     after it has finished, fairseq would therefore run one more update.
     """
 
@@ -180,7 +183,7 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
-    """Check that validation reports the metric in ``--best-checkpoint-metric``.
+    """Check that validation reports the metric given by ``--best-checkpoint-metric``.
 
     Without this check, fairseq would raise a KeyError, but only at the end of the first validation. The metrics depend
     on the criterion, the model and the data, so their names are determined by evaluating one batch of the first
@@ -199,7 +202,7 @@ def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
 
 
 _NO_QUALITY = ("bsz", "ups", "wpb", "wps")
-"""Metrics that validation always reports and that describe batches and speed rather than quality."""
+"""Metrics that validation always reports. They describe batches and speed, not quality."""
 
 
 def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
@@ -249,7 +252,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
     patience = cfg.checkpoint.patience
     if patience > 0 and not cfg.dataset.disable_validation:
-        # Validations at the end of an epoch also count, so training may end earlier.
+        # Validations at the end of an epoch are also counted, so training may end earlier.
         most = patience * every
         metric = cfg.checkpoint.best_checkpoint_metric
         lines.append(
@@ -269,7 +272,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
 
 
 def _source_tokens(epoch_itr: Any) -> Optional[float]:
-    """Return the mean number of source tokens per batch, or None if the sizes of the documents are not known."""
+    """Return the mean number of source tokens per batch, or None if the document lengths are not known."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
         return None

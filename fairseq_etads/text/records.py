@@ -270,10 +270,11 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
 
 
 def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
-    """Find the first record with a known field.
+    """Find the first record that contains a known field.
 
     Returns:
-        The name of the field, and the numbered lines that were read. The name is empty if no line is a JSON object.
+        The name of the field, and the lines that were read with their line numbers. The name is empty if no line is a
+        JSON object.
 
     Raises:
         InputError: none of the first records contains a known field.
@@ -291,7 +292,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row. The first row contains the column names, in upper or lower case."""
+    """Yield a document for each row. The first row contains the column names. Their case is ignored."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -321,7 +322,7 @@ def _known_column(names: Sequence[str], where: str) -> str:
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """Return the paragraphs of a text or the sentences of a list. Raise BadDocument for any other value."""
+    """Return the paragraphs of a string, or the sentences in a list. Raise BadDocument for any other value."""
     if column not in record:
         raise BadDocument(f'no field "{column}"')
     value = record[column]
@@ -360,7 +361,7 @@ def write_documents(args: argparse.Namespace) -> None:
     """Write one line per document to OUT/documents and the document names to OUT/names, and report the input format.
 
     Raises:
-        InputError: an input cannot be read; or a document cannot be read and --skip-bad is not given.
+        InputError: an input cannot be read, or a document cannot be read and --skip-bad is not given.
     """
     paths: List[Path] = []
     for given in args.input:
@@ -389,7 +390,7 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
     """Write the output files.
 
     Returns:
-        The numbers of documents and unreadable documents, and whether there are empty lines between other lines.
+        A counter of documents and unreadable documents, and whether there are empty lines between other lines.
     """
     counts: Counter = Counter()
     blank_inside, blank_before = False, False

@@ -13,7 +13,8 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""Key in the last line of OUT.resume. Its value is the SHA-256 of the complete file, written just before renaming it.
+"""Key in the last line of OUT.resume. Its value is the SHA-256 of the complete file. The line is written just before
+the file is renamed.
 """
 
 
@@ -23,7 +24,7 @@ def json_line(record: Dict[str, Any]) -> bytes:
 
 
 def json_lines(content: bytes) -> List[Any]:
-    """Parse each complete line as JSON. The result is None for a line that is not JSON.
+    """Parse each complete line as JSON. Lines that are not JSON are returned as None.
 
     Text after the last line ending is ignored, because the process that wrote it was killed before it finished the
     line.
@@ -38,7 +39,7 @@ def json_lines(content: bytes) -> List[Any]:
 
 
 def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
-    """Return the names of all settings with different values in ``before`` and ``now``."""
+    """Return the names of all settings that differ between ``before`` and ``now``."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
@@ -65,8 +66,8 @@ class ResumableLines:
     journal that records the progress.
 
     Progress is recorded in OUT.resume only after the corresponding result lines have been written. After an
-    interruption, the next run removes any later lines from OUT.partial and computes them again. Therefore, no document
-    is missing or repeated.
+    interruption, the next run removes any later lines from OUT.partial and computes them again, so that no document is
+    missing or repeated.
 
     Args:
         path: path of OUT.
@@ -103,7 +104,7 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        # After a power failure, the file can be shorter than the journal records.
+        # After a power failure, the file may be shorter than the size that the journal records.
         size = self._file.tell()
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())

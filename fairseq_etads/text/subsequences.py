@@ -11,7 +11,7 @@ def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
 
 
 def word_positions(words: Words) -> Dict[str, int]:
-    """Map each word to an integer with bit j set if the word occurs at position j."""
+    """Return a dictionary from each word to an integer. Its bit j is set if the word occurs at position j."""
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
         found[word] = found.get(word, 0) | 1 << position
@@ -19,10 +19,11 @@ def word_positions(words: Words) -> Dict[str, int]:
 
 
 def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
-    """Compute the table of LCS lengths, with one row for each prefix of the reference.
+    """Compute the LCS lengths for all prefixes of the reference.
 
-    Each row is a single integer that encodes the LCS lengths for all prefixes of the other list. Bit j is 0 if the
-    length increases at word j (Hyyrö 2004). A row can therefore be computed with a few integer operations.
+    The result contains one integer ("row") for each prefix of the reference. The integer encodes the LCS lengths for
+    all prefixes of the other list: bit j is 0 if the length increases at word j (Hyyrö 2004). A row can therefore be
+    computed with a few integer operations.
     """
     positions = word_positions(other) if positions is None else positions
     full = (1 << len(other)) - 1
@@ -50,7 +51,7 @@ def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, 
     If there are several longest common subsequences, this function finds the same one as rouge-score.
 
     Args:
-        positions: result of :func:`word_positions` for ``other``. Pass it if there are several references, so that it
+        positions: result of :func:`word_positions` for ``other``. If there are several references, pass it so that it
             is computed only once.
     """
     rows = _rows(reference, other, positions)

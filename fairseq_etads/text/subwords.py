@@ -9,7 +9,7 @@ def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
     """Return whether each token is the last token of a word.
 
     Args:
-        subwords: kind of subwords, "subword_nmt" or "sentencepiece". For any other value, each token is a word.
+        subwords: type of subwords, "subword_nmt" or "sentencepiece". For any other value, each token is a word.
     """
     if subwords == "subword_nmt":
         return [not token.endswith("@@") for token in tokens]
@@ -25,10 +25,10 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
     """Join subword tokens into words.
 
     Args:
-        subwords: kind of subwords, see :func:`word_ends`.
+        subwords: type of subwords, see :func:`word_ends`.
 
     Returns:
-        The words, and the index of each token's word.
+        The words and, for each token, the index of the word that contains it.
     """
     words: List[str] = []
     numbers: List[int] = []

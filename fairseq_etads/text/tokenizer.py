@@ -1,9 +1,9 @@
-"""Define ``--tokenizer etads`` for fairseq, which converts raw text to words and back.
+"""Define fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
 
 fairseq's ``--tokenizer moses`` cannot be used in this project. It takes its language from ``--source-lang``, which is a
-file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and treats training
-data and new text in the same way. The words are then split into subwords with ``--bpe subword_nmt`` or ``--bpe
-sentencepiece``.
+file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and processes training
+data and new text in the same way. Afterwards, the words can be split into subwords with ``--bpe subword_nmt`` or
+``--bpe sentencepiece``.
 """
 
 import re
@@ -57,9 +57,9 @@ class TextTokenizer:
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without marks are first split into sentences with the same rules as the training text in
-        # etads-corpus. Sentence boundaries affect the tokens: the Treebank rules split off a full stop only at the end
-        # of a sentence, and Moses's rules only before a capital letter.
+        # English lines without sentence marks are first split into sentences, by the rules that etads-corpus applies to
+        # training text. Sentence boundaries affect the tokens: the Treebank rules split off a full stop only at the end
+        # of a sentence, and the Moses rules split it off only before a capital letter.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
@@ -68,8 +68,8 @@ class TextTokenizer:
     def sentences(self, line: str) -> List[str]:
         """Split a raw line into sentences.
 
-        A line with sentence marks is split at the marks. Any other line is split by rules, but only if the sentence
-        boundaries affect the result.
+        A line that contains sentence marks is split at the marks. Any other line is split by rules, but only if
+        sentence boundaries affect the tokens.
         """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
@@ -79,9 +79,9 @@ class TextTokenizer:
         """Tokenise a raw line.
 
         Returns:
-            A list for each sentence. The list contains one string for each word between white space, with the tokens of
-            the word separated by spaces. With Moses, the list contains a single string for the whole sentence, because
-            Moses's rules depend on neighbouring words.
+            One list for each sentence. It contains a string for each chunk of text between white space; the tokens of a
+            chunk are separated by spaces. With Moses, it contains a single string for the whole sentence, because the
+            Moses rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
@@ -96,6 +96,6 @@ class TextTokenizer:
         return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
-        """Join tokens into text, without spaces around punctuation. Sentence marks and the case of letters are kept."""
+        """Join tokens into text, without spaces around punctuation. Sentence marks and letter case are kept."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()

@@ -15,28 +15,28 @@ from typing import Any, Dict, Iterator, List
 from ..platform.deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
-"""Mark between the sentences of a line in raw text, tokenised text and summaries."""
+"""Mark between two sentences on a line. It is used in raw text, tokenised text and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Ways of splitting a sentence into words: values of ``--text-words``, and of ``--words`` in etads-prepare."""
+"""Types of word tokenisation: values of ``--text-words``, and of ``--words`` in etads-prepare."""
 
 CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of TreebankWords (about 100 MB). The cache is cleared when it is full."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the time that the rules
-for quotes require is quadratic in the length of the chunk.
+"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the rules for quotes
+take time that is quadratic in the length of the chunk.
 """
 
 BLOCK = 20_000
-"""Approximate number of characters that are split into sentences at a time."""
+"""Approximate number of characters that are processed at a time when text is split into sentences."""
 
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
-"""The parts of C++, g++ and C# that Moses has split off as separate tokens."""
+"""Suffixes of C++, g++ and C# that the Moses tokeniser has split off as separate tokens."""
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
@@ -80,7 +80,7 @@ def split_sentences(text: str) -> List[str]:
 def _punkt_sentences(text: str) -> Iterator[str]:
     """Split a text into sentences with Punkt, one block at a time.
 
-    Blocks are necessary because nltk aborts a call after 5 seconds, which is not enough for a very long line.
+    Blocks are necessary because nltk aborts calls that take more than 5 seconds, as for a very long line.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -89,7 +89,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # The rest is too long to be a single sentence. Searching it again with each block would take quadratic time.
+        # The rest is too long to be a single sentence. Searching it again for each block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
@@ -123,7 +123,7 @@ class SpacedWords(RawWords):
     """Split text only at white space, for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each word between white space, with the tokens of the word separated by spaces.
+        """Return one string for each word between white space. The tokens of the word are separated by spaces.
 
         In BPE, ``@@`` at the end of a token means that the word continues. If a word itself ends in ``@@``, each ``@``
         at the end except the first therefore becomes a separate token.
@@ -137,7 +137,7 @@ class MosesWords:
     Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
 
     Args:
-        language: language for the abbreviations and rules.
+        language: language that determines the abbreviations and rules.
     """
 
     def __init__(self, language: str = "en"):
@@ -147,7 +147,7 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string with all tokens of a sentence, because some Moses rules depend on neighbouring words."""
+        """Return all tokens of a sentence as a single string, because some rules depend on neighbouring words."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
@@ -165,8 +165,8 @@ class TreebankWords:
     Typographic quotes, dashes and ellipses are first replaced with ASCII characters. Then nltk's ``NLTKWordTokenizer``
     splits the text. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
 
-    Under nltk's rules, the tokens of a chunk between white space hardly depend on the neighbouring chunks, so they are
-    cached. Only the last chunk of a sentence is treated differently, because its full stop is split off.
+    The tokens of each chunk between white space are cached, because they hardly depend on the neighbouring chunks. Only
+    the last chunk of a sentence is treated differently: its full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -195,7 +195,7 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # Chunks contain no white space, so the appended character distinguishes the different kinds of keys.
+            # Chunks contain no white space, so the appended character distinguishes between the kinds of keys.
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
@@ -263,8 +263,8 @@ def make_words(kind: str, language: str = "en") -> Any:
     """Create an object that splits sentences into words (``encode``) and joins words into text (``decode``).
 
     Args:
-        kind: kind of words, one of ``WORD_KINDS``.
-        language: language of Moses's rules.
+        kind: type of word tokenisation, one of ``WORD_KINDS``.
+        language: language for the Moses rules.
     """
     if kind == "moses":
         return MosesWords(language)

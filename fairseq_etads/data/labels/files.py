@@ -32,7 +32,7 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of a document whose tokens are joined with spaces."""
+    """Join the tokens of a document with spaces, and return the first 16 hexadecimal digits of its SHA-256 hash."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

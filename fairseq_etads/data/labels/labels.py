@@ -151,8 +151,8 @@ def selection_targets(
 ) -> List[List[float]]:
     """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
 
-    The probability of a document sentence is the cosine similarity between its TF-IDF vector and that of the summary
-    sentence, divided by the sum of these similarities over all document sentences.
+    The probability of a document sentence is the cosine similarity between its TF-IDF vector and the TF-IDF vector of
+    the summary sentence, divided by the sum of these similarities over all document sentences.
 
     Args:
         idf: dictionary from words to inverse document frequencies, see :func:`inverse_frequencies`. Stop words and
