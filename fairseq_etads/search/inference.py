@@ -133,8 +133,9 @@ class Int8Linear(nn.Module):
         self._rescale(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
-        """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out), and apply the ReLU if
-        required.
+        """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out).
+
+        Apply the ReLU if it is enabled.
         """
         if self.bias is None:
             torch.mul(product, largest, out=result)
@@ -158,8 +159,7 @@ OUTPUT_BLOCK = 4096
 
 
 class WideLinear(nn.Module):
-    """An output projection that computes the logits of one block of the vocabulary at a time and reuses its result
-    tensor.
+    """An output projection that processes one block of the vocabulary at a time and reuses its result tensor.
 
     If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
     can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
@@ -208,8 +208,7 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """A replacement for fairseq's self-attention over a document that calls its linear layers instead of reading their
-    weights.
+    """Self-attention over a document, like fairseq's, that calls its linear layers instead of reading their weights.
 
     Args:
         attention: attention module of an encoder layer. The new module uses its linear layers.
@@ -283,8 +282,9 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
 
 
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
-    """Replace each linear layer inside ``module`` with ``make(parent, name, layer)``, except layers with a single
-    output.
+    """Replace each linear layer inside ``module`` with ``make(parent, name, layer)``.
+
+    Layers with a single output are not replaced.
     """
     for name, child in list(module.named_children()):
         if not is_plain_linear(child):  # also skip subclasses, which may compute something else
@@ -457,8 +457,9 @@ def _join_projections(attention: Any) -> None:
 
 
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """Create the layer that replaces a linear layer in a copy, or return the same layer if it should not be
-    replaced.
+    """Create the layer that replaces a linear layer in a copy.
+
+    The layer itself is returned if it does not need to be replaced.
     """
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear

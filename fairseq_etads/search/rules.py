@@ -209,8 +209,9 @@ class LeastLength:
 
 
 class LeastSentences:
-    """Forbid the end symbol until a summary has a minimum number of sentences or its maximum length
-    (``--min-sentences``).
+    """Forbid the end symbol until a summary has a minimum number of sentences (``--min-sentences``).
+
+    A summary that has reached its maximum length may always end.
     """
 
     def __init__(self, sentences: int):

@@ -1,5 +1,4 @@
-"""Settings of a search, which are the decoding options after they have been resolved for the models and the
-dictionary.
+"""Settings of a search: the decoding options after adaptation to the models and the dictionary.
 """
 
 import math

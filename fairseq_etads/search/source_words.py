@@ -1,6 +1,7 @@
 """Post-process finished summaries: replace unknown words, and add alignments or the source positions of copied words.
 
-The public functions change the hypotheses in place. Attention has the shape (S, T), for S source tokens and T summary tokens.
+The public functions change the hypotheses in place. The attention has the shape (S, T), for S source tokens and T
+summary tokens.
 """
 
 from typing import Any, Dict, Optional, Tuple
