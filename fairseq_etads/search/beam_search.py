@@ -157,8 +157,7 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """Convert the prefixes (B, T) of the summaries to search ids, and check their lengths.
-        """
+        """Convert the prefixes (B, T) of the summaries to search ids, and check their lengths."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
         if self.settings.exact_length:  # only this option determines where a summary ends, so ignore end symbols
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)

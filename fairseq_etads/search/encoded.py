@@ -30,8 +30,7 @@ class EncodedModel:
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 
     def memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Return the cached :attr:`BeamState.memory` of the first step on ``device``, or None if it is not cached.
-        """
+        """Return the cached :attr:`BeamState.memory` of the first step on ``device``, or None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _moved(self._memory, device)
         return memory if self._model is model else None
 

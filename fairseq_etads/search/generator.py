@@ -259,8 +259,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode later.
-    """
+    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode later."""
 
     searches: int
     training: List[nn.Module]

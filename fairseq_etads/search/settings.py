@@ -1,5 +1,4 @@
-"""Settings of a search: the decoding options after adaptation to the models and the dictionary.
-"""
+"""Settings of a search: the decoding options after adaptation to the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace

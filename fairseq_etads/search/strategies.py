@@ -136,12 +136,10 @@ class DrawnOnDevice(fairseq_search.Sampling):
 
 
 class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
-    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device only once per step.
-    """
+    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device only once per step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """Return a mask like ``x`` (rows, 1, V) that is 0 for allowed words and minus infinity for all other words.
-        """
+        """Return a mask like ``x`` (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
         numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
         told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
         rows, words = [], []
@@ -219,8 +217,7 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def continues_in_place(strategy: Any) -> bool:
-    """Return whether each hypothesis continues in its own slot, so that no finished one reappears in another slot.
-    """
+    """Return whether each hypothesis continues in its own slot, so that no finished one reappears in another slot."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
