@@ -136,7 +136,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
 
 
 class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
-    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device only once per step."""
+    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` with only one copy to the device per step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
         """Return a mask like ``x`` (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
