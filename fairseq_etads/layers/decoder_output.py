@@ -252,8 +252,8 @@ class PointingDecoder:
             memory: encoder states (S, B, E) for the pointer.
             tokens: dictionary ids (N, at least T) of the previous words.
             encoder_out: output of the encoder.
-            request: request of a loss, or None. With a request, ``words`` is set, and the states are not replaced with
-                logits unless the request is for all words.
+            request: request of a loss, or None. If the request is for only some words and the output layer is linear,
+                ``words`` is set, and the states are not replaced with logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
