@@ -42,9 +42,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Apply dropout in training to a tensor of any shape, like ``torch.nn.functional.dropout``. p is between 0
-    and 1.
-    """
+    """Apply dropout to a tensor of any shape, like ``torch.nn.functional.dropout`` in training. p is from 0 to 1."""
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
@@ -56,9 +54,7 @@ class CompactDropout(FairseqDropout):
     """fairseq's dropout module, but computed with :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """Set random elements of ``x`` to 0 and scale the others, if the model is training or --retain-dropout
-        is set.
-        """
+        """Set random elements of ``x`` to 0 and scale the others, in training or with --retain-dropout."""
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return dropout(x, self.p) if active else x
 

@@ -75,9 +75,7 @@ def padding_blocks(padding: Tensor) -> Any:
     is_full = real.all(dim=2)
 
     def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
-        """For each block of queries, count the chosen blocks (B, N) and list the indices of all blocks, chosen blocks
-        first.
-        """
+        """For each block of queries, count the chosen blocks (B, N) and list all block indices, chosen ones first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
         return (

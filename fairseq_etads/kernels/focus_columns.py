@@ -132,8 +132,7 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 
 
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
-    """Pad the columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of
-    8.
+    """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
     Fused kernels require head widths of this form. The columns of queries and keys are first padded to a multiple of 8
     themselves. The columns of keys are expanded to (B, H, S, C).

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 
 
 def keep_float32(layer: nn.Linear) -> nn.Linear:
-    """Mark a layer that is called with :func:`in_float32`, so that inference copies of the model also keep it in
-    float32.
-    """
+    """Mark a layer for :func:`in_float32`, so that inference copies of the model also keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 

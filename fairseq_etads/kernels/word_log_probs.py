@@ -28,9 +28,7 @@ NARROWEST_CHUNK = 1024
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Split the columns into chunks that limit the number of logits per chunk, given the number of rows of ``states``
-    (M, d).
-    """
+    """Split the columns into chunks, to limit the number of logits per chunk for all rows of ``states`` (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):

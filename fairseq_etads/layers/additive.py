@@ -54,9 +54,7 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Compute context vectors (B, T, M), the sums of the states weighted with the attention ``weights``
-        (B, T, S).
-        """
+        """Compute context vectors (B, T, M): sums of the states, weighted with the attention ``weights`` (B, T, S)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 

@@ -53,8 +53,7 @@ class AttentionObserver:
 
 
 class AttentionRecord(AttentionObserver):
-    """The values that an attention module computed in its last forward pass, or None for values that it does not
-    compute.
+    """The values that an attention module computed in its last forward pass, or None for values it does not compute.
 
     Attributes:
         center, scope: mu and sigma (B, H, S) of focus-attention, in tokens.
@@ -126,9 +125,7 @@ class AttentionFigures(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Return the sums (``NAME``) and counts (``NAME_count``), which a criterion adds up over batches and
-        processes.
-        """
+        """Return sums (``NAME``) and counts (``NAME_count``), which a criterion adds up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 

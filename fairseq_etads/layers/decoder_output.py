@@ -113,9 +113,7 @@ def _mechanisms(model: Any) -> Iterator[str]:
 
 
 def pointer_kind(capabilities: Capabilities) -> str:
-    """Return the kind of pointer in the capabilities of a model, as a value of --pointer: "none", "soft" or
-    "switch".
-    """
+    """Return the kind of pointer in a model's capabilities as a value of --pointer: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")
 
 
@@ -243,8 +241,7 @@ class PointingDecoder:
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
     ) -> DecoderOutput:
-        """Replace the states in the output with logits, and add the vocabulary of the batch and the output of the
-        pointer.
+        """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's output.
 
         Args:
             output: output of the decoder. In place of logits, it contains states (N, T, d), the input of the output
@@ -285,9 +282,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """Compute the log-probabilities that a loss requests from states (N, T, d) and the output layer over known
-        words.
-        """
+        """Compute the log-probabilities that a loss requests from states (N, T, d) and the output layer."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)

@@ -21,8 +21,9 @@ def is_lookup_table(weight: Tensor) -> bool:
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Request a sparse gradient, which contains only the looked-up rows, for a lazy optimiser, or else a dense
-    gradient.
+    """Request a sparse gradient, which contains only the looked-up rows, or a dense gradient.
+
+    Lazy optimisers need sparse gradients.
     """
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 

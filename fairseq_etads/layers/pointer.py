@@ -43,8 +43,7 @@ LogVocab = Union[Tensor, WordLogProbs]
 
 
 class Selection(NamedTuple):
-    """The words of B documents that a pointer may copy, as chosen by a content selector (Gehrmann et al. 2018, section
-    4).
+    """The words of B documents that a content selector allows a pointer to copy (Gehrmann et al. 2018, section 4).
 
     Attributes:
         probabilities: selection probabilities q (B, S), float. They are negative at sentence marks and padding, which
@@ -208,8 +207,7 @@ class PointerOutput:
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute log P for a supervised switch, which must copy words outside the vocabulary and generate all other
-        words.
+        """Compute log P for a supervised switch, which must copy words outside the vocabulary and generate all others.
 
         See Nallapati et al., section 2.3. The target position for copying is the word's first occurrence in the
         document.
@@ -229,8 +227,7 @@ class PointerOutput:
         return word, torch.where(point, log_point, log_gen), point
 
     def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
-        """Compute the sum of log P over all words that can be produced, and the number of these words, for label
-        smoothing.
+        """Compute the sum of log P over all words that can be produced, and their number, for label smoothing.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
@@ -254,8 +251,7 @@ class PointerOutput:
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the position (N, T) in the source from which each word was copied, or -1 if generating was more
-        probable.
+        """Return the source position (N, T) from which each word was copied, or -1 if generating was more probable.
 
         If a word occurs at several positions, the position with the most copy attention is returned.
 
@@ -317,8 +313,7 @@ class PointerHead(nn.Module):
         self.continuation = Continuation(features) if continues else None
 
     def begin_generating(self, probability: float) -> None:
-        """Initialise p_gen to the given probability for all states, by setting w to 0 and b to the logit of the
-        probability.
+        """Initialise p_gen to a probability for all states, by setting w to 0 and b to the probability's logit.
 
         A pretrained decoder can already generate words. With p_gen = 1/2, the untrained copy attention would receive
         half of the probability.
@@ -353,9 +348,7 @@ class PointerHead(nn.Module):
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
-        """Return the :class:`CopyHistory` of the summaries so far, which :meth:`point` requires, or None if it is not
-        needed.
-        """
+        """Return the :class:`CopyHistory` of the summaries so far for :meth:`point`, or None if it is not needed."""
         return None if self.continuation is None else CopyHistory.of(previous, source, steps, unk)
 
 
@@ -395,8 +388,7 @@ class Pointer(PointerHead):
 
 
 class AttentionPointer(PointerHead):
-    """A pointer that uses the decoder's attention as copy attention (Nallapati et al. 2016, section 2.3; See et al.
-    2017).
+    """A pointer that copies with the decoder's attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
 
     As in both papers, p_gen depends on h, the concatenation of the decoder state, the context and the previous word.
     """

@@ -206,8 +206,9 @@ class DocumentScores(nn.Module):
         self.dropout = dropout
 
     def forward(self, states: Tensor, vectors: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N) from states h (B, N, D), vectors x (B, N, E) and a mask (B, N), True for missing
-        sentences.
+        """Compute logits (B, N) from states h (B, N, D) and vectors x (B, N, E).
+
+        The mask ``missing`` (B, N) is True for missing sentences.
         """
         there = (~missing).to(states)[:, :, None]
         document = self.document((states * there).sum(1) / there.sum(1).clamp(min=1)).tanh()

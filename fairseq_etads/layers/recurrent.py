@@ -224,9 +224,7 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """Replace the second of torch's two biases for each gate with a constant 0, because torch only adds the two
-    biases.
-    """
+    """Replace the second of torch's two biases per gate with a constant 0, because torch only adds the two."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
@@ -242,9 +240,7 @@ def take_positions(x: Tensor, order: Tensor) -> Tensor:
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """Return the sentence index (B, S) of each token, which is the number of sentence marks ``mark`` before the
-    token.
-    """
+    """Return the sentence index (B, S) of each token, which is the number of sentence marks ``mark`` before it."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 

@@ -1,6 +1,4 @@
-"""Layers for content selectors: a spelling encoder, a bidirectional LSTM, and a module that scores sentences in
-order.
-"""
+"""Layers for content selectors: a spelling encoder, a bidirectional LSTM, and a sequential sentence scorer."""
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 

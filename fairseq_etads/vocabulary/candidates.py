@@ -52,8 +52,7 @@ class Candidates:
 
     @staticmethod
     def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """Compute the smallest K (B,) for which the ids below K and the text's own words together are ``limit`` words
-        or more.
+        """Compute the smallest K (B,) for which the ids below K and the text's own words add up to at least ``limit``.
 
         Args:
             ids: word ids (B, L), sorted in each row.

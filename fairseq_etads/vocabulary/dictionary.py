@@ -121,9 +121,7 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
 
 
 def _first_bad_line(file: str) -> int:
-    """Return the number of the first line in a dictionary file that is not UTF-8, contains no count or repeats
-    a word.
-    """
+    """Return the number of the first line in a dictionary file that is not UTF-8, lacks a count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
@@ -191,7 +189,5 @@ class SummarizationDictionary(Dictionary):
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """Replace all ids from V = ``known_words`` on in ``tokens`` (any shape) with ``unk``, the id of the unknown
-    word.
-    """
+    """Replace all ids from V = ``known_words`` on in ``tokens`` (any shape) with the unknown word's id ``unk``."""
     return tokens.masked_fill(tokens >= known_words, unk)

@@ -15,8 +15,7 @@ GPT2_FILES = ("encoder.json", "vocab.bpe")
 SUBWORD_SHARE = 0.02
 """Share of known words with subword marks above which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
-"""Share of known words with wide characters, such as Chinese, above which a dictionary is assumed to contain
-characters.
+"""Share of known words with wide characters (such as Chinese) above which a dictionary is assumed to be of characters.
 """
 GPT2_SHARE = 0.9
 """Share of numbers among the known words above which a dictionary is assumed to contain GPT-2's subwords."""
@@ -57,8 +56,9 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """Create fairseq's encoder for ``--bpe gpt2`` from the files next to the data folder, or return None if they are
-    missing.
+    """Create fairseq's encoder for ``--bpe gpt2`` from the files next to the data folder.
+
+    Returns None if the files are missing.
     """
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)

@@ -177,8 +177,8 @@ class BatchVocab:
 
     @staticmethod
     def expand_rows(table: Tensor, like: Tensor) -> Tensor:
-        """Repeat the rows of a table (B, …), which has one row per document, so that each row of ``like`` (N, …) has
-        one row.
+        """Repeat the rows of a table (B, …) with one row per document, so that it has one row per row of ``like``
+        (N, …).
         """
         repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
@@ -303,8 +303,9 @@ class OutputVocabulary(NamedTuple):
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def own_words(self, words: Tensor, document: int) -> Tensor:
-        """Convert ids (n,) of the dictionary to search ids (m,), leaving out words that the document's summary cannot
-        contain.
+        """Convert ids (n,) of the dictionary to search ids (m,).
+
+        Words that the summary of the document cannot contain are left out.
         """
         vocabulary = self.select(torch.tensor([document], device=words.device))
         translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
