@@ -46,8 +46,9 @@ On NVIDIA GPUs since Ampere, torch's float32 kernels split numbers into pieces o
 capability may be added here.
 """
 LONGEST_BIAS = 512
-"""Maximum length of a document in tokens, including padding, for which the whole focal bias is computed (form "bias")
-and stored for the backward pass.
+"""Maximum length of a document in tokens, including padding, for which the form "bias" is used.
+
+This form computes the whole focal bias and stores it for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
 """Maximum number of elements in the focal bias for a block of queries (form "blocks"): 64 MiB in float32."""

@@ -177,9 +177,7 @@ class BatchVocab:
 
     @staticmethod
     def expand_rows(table: Tensor, like: Tensor) -> Tensor:
-        """Repeat the rows of a table (B, …) with one row per document, so that it has one row per row of ``like``
-        (N, …).
-        """
+        """Repeat the rows of a table (B, …) with one row per document, so that each row of ``like`` has its own row."""
         repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
             raise ValueError(f"{len(like)} rows cannot be divided evenly among {len(table)} documents")
