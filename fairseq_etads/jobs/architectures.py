@@ -119,9 +119,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Help formatter that appends the default of an option to its help text, unless the text already mentions a
-    default.
-    """
+    """Help formatter that appends an option's default to its help text, unless the text already mentions a default."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):

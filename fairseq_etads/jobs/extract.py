@@ -26,13 +26,13 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Pattern for a line in fairseq's output that contains the number of a document, and the score and text of a
-hypothesis.
+"""Pattern for a hypothesis in fairseq's output. The groups are the number of the document and the text.
 """
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
-"""Function that returns the words of the selected sentences, given the index, the words and all tokens of a
-document.
+"""Function that returns the words of the selected sentences.
+
+Its arguments are the index, the words and all tokens of a document.
 """
 
 

@@ -118,8 +118,9 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return everything that determines the summaries: the options, and the size and time of each checkpoint and data
-    file.
+    """Return everything that determines the summaries: the options, and the sizes and times of the files.
+
+    The files are the checkpoints and the data.
     """
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
