@@ -1,5 +1,4 @@
-"""Training recipes: named settings that are adapted to the data, the machine and the time
-(``scripts/train.sh --recipe``).
+"""Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, the machine and the time.
 
 This module imports neither torch nor fairseq, does not read files and does not inspect the machine. The result of
 :func:`choose` depends only on its arguments.
@@ -169,8 +168,9 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """Return the dropout probability: 0 for fewer than three epochs, then increasing with the number of epochs up to
-    0.3.
+    """Return the dropout probability.
+
+    It is 0 for fewer than three epochs, and then increases up to 0.3 with the number of epochs.
     """
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
@@ -280,9 +280,7 @@ class _Given:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
-        """Return whether an extractor has picked the sentences of the documents, so that the model reads their
-        levels.
-        """
+        """Return whether the model reads sentences that an extractor has picked, with their levels."""
         factors = self.text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 

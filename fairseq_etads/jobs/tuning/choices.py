@@ -12,8 +12,9 @@ METRICS = ("mean", "rouge1", "rouge2", "rougeL")
 """Metrics to maximise: the F1 score of a ROUGE metric, or the mean of all three."""
 METRIC_NAMES = {"mean": "the mean of ROUGE-1, 2 and L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 MERT_METRICS = ("rouge1-recall75", "rouge2-recall75", "rougeL-recall75", *METRICS)
-"""Metrics to maximise with ``--mert``: the recall of a ROUGE metric in the first 75 bytes (DUC-2004), or the F1 score
-of whole summaries.
+"""Metrics to maximise with ``--mert``.
+
+These are the recall of a ROUGE metric in the first 75 bytes (DUC-2004), and the F1 score of whole summaries.
 """
 MERT_ROUNDS = 10
 MERT_FILE, MERT_REPORT = "mert.jsonl", "mert.json"

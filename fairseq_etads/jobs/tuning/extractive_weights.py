@@ -244,8 +244,9 @@ def _first_weights(present: str, path: Path) -> List[float]:
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
-    """Scale the weights so that the first is 1, and round them, so that the printed weights are exactly the weights
-    tried.
+    """Scale the weights so that the first is 1, and round them.
+
+    The printed weights are then exactly the weights that were tried.
     """
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 

@@ -35,9 +35,7 @@ def _rouge(trial: Trial) -> Dict[str, float]:
 
 
 def rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """Return a row for each trial, with its number, its settings, its ROUGE F1 scores and all figures of its
-    summaries.
-    """
+    """Return a row for each trial, with its number, settings, ROUGE F1 scores and all figures of its summaries."""
     return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
 
 
