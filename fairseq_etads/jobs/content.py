@@ -204,7 +204,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
         limit: see :class:`ContentTexts`.
 
     Returns:
-        A mapping from the order of the n-grams to the area. It is empty if there is no such split.
+        A mapping from the order of the n-grams to the area, which is empty if there is no such split.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))

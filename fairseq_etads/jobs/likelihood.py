@@ -25,7 +25,7 @@ def score_subset(
     Args:
         checkpoint: path to a checkpoint saved by fairseq-train.
         data: folder with the binarised data, or None to use the training data of the checkpoint.
-        path: file with the likelihoods. It is written if they are computed by this call.
+        path: file with the likelihoods, which is written if the likelihoods are computed by this call.
         max_tokens: maximum number of source tokens per batch.
 
     Raises:

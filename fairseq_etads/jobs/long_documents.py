@@ -69,7 +69,7 @@ def _reads_factors(model: type) -> bool:
 def budget(asked: Optional[int], extractor: Path) -> int:
     """Return the number of words to pick from each document.
 
-    This is the number that an existing extractor used, the requested number, or the default.
+    An existing extractor determines the number. Otherwise, the requested number or the default is used.
 
     Raises:
         InputError: the requested number differs from the number that the extractor used, or its settings are damaged.
@@ -98,7 +98,7 @@ def describe(data: Data, words: int) -> str:
 
 
 def content_seconds(data: Data) -> float:
-    """Estimate the processor time of ``etads-content`` in seconds. It counts all pairs and trains on some of them."""
+    """Estimate the processor time, in seconds, of ``etads-content``, which counts all pairs and trains on some."""
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 

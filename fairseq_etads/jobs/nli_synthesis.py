@@ -56,7 +56,8 @@ def read_references(path: Path) -> List[Reference]:
 def part_of(words: Words, generator: Random) -> Words:
     """Choose a random part of a sentence.
 
-    In half of the cases, the part is a clause if there is one. Otherwise, it contains at least half of the words.
+    In half of the cases, the part is a clause, if there is one. In all other cases, the part contains at least half of
+    the words.
     """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]

@@ -163,7 +163,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 def _prepare(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare: the options of an earlier call, or options for whole words.
 
-    In the latter case, the number of known words is the number that a model can learn from the text.
+    With whole words, the number of known words is the number of words that a model can learn from the text.
     """
     if args.recipe == "paper" or _begun_without(args):
         return []

@@ -93,7 +93,7 @@ class Size:
         truncation: percentage of documents that are read completely, and the maximum lengths of documents and
             summaries.
         max_tokens: maximum number of source tokens per batch, which is halved if there are few epochs.
-        rate: learning rate of Muon if there are few epochs. Otherwise, this rate is halved.
+        rate: learning rate of Muon if there are few epochs, or twice its learning rate if there are more epochs.
         smoothing: label smoothing.
     """
 
@@ -158,8 +158,8 @@ def check_suitable(name: str, arch: str) -> None:
 def vocabulary(data: Data) -> int:
     """Return the number of words that a model can learn well from the summaries. All other words are copied.
 
-    If the summaries contain a hundred thousand words in total, this number is about a thousand. It is proportional to
-    the total to the power of 0.65.
+    If the summaries contain a hundred thousand words in total, a model can learn about a thousand words well. The
+    number is proportional to the total to the power of 0.65.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -170,7 +170,7 @@ def vocabulary(data: Data) -> int:
 def dropout(epochs: float) -> float:
     """Return the dropout probability.
 
-    It is 0 for fewer than three epochs, and then increases up to 0.3 with the number of epochs.
+    The probability is 0 for fewer than three epochs, and then increases up to 0.3 with the number of epochs.
     """
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 

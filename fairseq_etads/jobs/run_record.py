@@ -79,7 +79,7 @@ def data_of(prepared: Path) -> Dict[str, str]:
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
     """Return the folder with the prepared data of a run.
 
-    This is the folder given with ``--prepared``, the folder used for training, or RUN/prepared.
+    The folder is the one given with ``--prepared``, the one used for training, or RUN/prepared.
 
     Raises:
         InputError: the training data has been moved, changed or deleted.

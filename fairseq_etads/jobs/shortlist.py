@@ -103,7 +103,7 @@ def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
 def strongest(counts: np.ndarray, most: int) -> np.ndarray:
     """Return the indices of the ``most`` largest counts, largest first. Equal counts keep their order.
 
-    The counts (n,) belong to one document word. They are the numbers of summaries that contain each of n words, so the
+    The counts (n,) belong to one document word and are the numbers of summaries that contain each of n words, so the
     order is the order of P(w | s). Counts below :data:`FEWEST_TOGETHER` are left out.
     """
     order = np.argsort(-counts, kind="stable")[:most]

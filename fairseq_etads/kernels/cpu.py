@@ -30,8 +30,8 @@ def _probe(function: _Probe) -> _Probe:
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's products.
 
-    torch.compile uses these operators on CPUs. They are private, so they are tested before they are used. If they do
-    not work, generation uses torch's ordinary products.
+    torch.compile uses these operators on CPUs. The operators are private, so they are tested before they are used. If
+    the operators do not work, generation uses torch's ordinary products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -59,10 +59,7 @@ def _has_instructions(*names: str) -> bool:
 
 
 def has_fast_bfloat16() -> bool:
-    """Return whether the processor has bfloat16 instructions.
-
-    Without them, bfloat16 is emulated and slower than float32.
-    """
+    """Return whether the processor has bfloat16 instructions. Emulated bfloat16 is slower than float32."""
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 

@@ -109,8 +109,8 @@ def flex_attention(
         padding: mask (B, S), True at padding, or None. For a document that consists only of padding, the output is 0.
 
     Returns:
-        The outputs (B, H, S, D), or None if the kernel cannot be compiled. In this case, later calls of :func:`problem`
-        return the reason.
+        The outputs (B, H, S, D), or None if the kernel cannot be compiled. If compiling fails, later calls of
+        :func:`problem` return the reason.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:

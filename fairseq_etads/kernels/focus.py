@@ -80,7 +80,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
         strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
 
     Returns:
-        The bias (B, H, T, S), in the dtype of ``center``. It is never above 0 if the strength is positive.
+        The bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
 
     This function is the definition of the bias. :func:`focus_attention` can compute the attention without storing the
     bias.

@@ -1,9 +1,9 @@
 """Compute the columns with which fused attention computes focus-attention, and use them with torch's CPU kernel.
 
-The columns are added to queries and keys. They add the focal bias to the dot products, so that no T x S tensor is
-needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D the head
-width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of columns
-for its gradient. docs/experiments.md reports how exact the results are.
+The columns are attached to queries and keys. The columns add the focal bias to the dot products, so that no T x S
+tensor is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D
+the head width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of
+columns for its gradient. docs/experiments.md reports how exact the results are.
 """
 
 import math

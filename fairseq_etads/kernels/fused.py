@@ -1,7 +1,7 @@
 """Determine which kernel torch uses for ``scaled_dot_product_attention`` on an NVIDIA GPU, and warn if it is not fused.
 
-The rules were copied from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). They apply to dense
-tensors without a causal flag. ``tests/gpu`` compares them with torch's own choices.
+The rules for dense tensors without a causal flag were copied from torch 2.13
+(``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). ``tests/gpu`` compares them with torch's own choices.
 """
 
 import functools

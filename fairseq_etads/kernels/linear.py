@@ -92,14 +92,14 @@ def renew_weight(layer: nn.Module) -> None:
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
     """Iterate over the normalised weights of a model.
 
-    They are computed, so they are not parameters and cannot be deep-copied.
+    Normalised weights are computed, so they are not parameters and cannot be deep-copied.
     """
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Convert each normalised weight to a parameter. It replaces the parameters from which it was computed."""
+    """Convert each normalised weight to a parameter, which replaces the parameters that determine the weight."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

@@ -23,7 +23,7 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     """Compute ``layer(x)`` at least in float32, regardless of the dtypes of ``layer`` and ``x``, even under autocast.
 
     Args:
-        layer: a linear layer. Its hooks, such as fairseq's quantisation noise, are run.
+        layer: a linear layer, including its hooks, such as fairseq's quantisation noise.
         x: inputs (…, in).
 
     Returns:

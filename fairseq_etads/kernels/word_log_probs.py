@@ -44,8 +44,7 @@ def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
     """Return the positions in a chunk of the columns that the sum leaves out.
 
-    There are only a few such columns. They are processed one by one, because a list of indices would have to be copied
-    to the GPU.
+    The few columns are processed one by one, because a list of indices would have to be copied to the GPU.
     """
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 

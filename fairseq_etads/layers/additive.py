@@ -23,7 +23,8 @@ class _StepGradients:
     """Records from the backward passes of decoding steps, from which the gradient of a shared tensor is computed.
 
     The backward pass of the shared tensor consumes the records. Records can be left over if a backward pass was
-    interrupted or did not need the gradient of the shared tensor. They are discarded when another backward pass starts.
+    interrupted or did not need the gradient of the shared tensor. Leftover records are discarded when another backward
+    pass starts.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class DotKeys:
 
 
 class DotAttention(nn.Module):
-    """Dot attention with scores h · k_j (Chopra et al. 2016). It has no weights."""
+    """Dot attention with scores h · k_j (Chopra et al. 2016), which has no weights."""
 
     from_word: Optional[nn.Linear] = None
 
@@ -167,10 +168,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """The identity function.
-
-    Its backward pass applies ``total`` to the records of all steps to compute the gradient.
-    """
+    """The identity function, with a gradient that ``total`` computes from the records of all steps."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:

@@ -1,8 +1,8 @@
 """Incremental decoding in which all beams of a document share the tensors of the document.
 
-fairseq repeats the encoder output, and therefore all projected keys and values, for each beam. It copies all caches
-when hypotheses are reordered. In this module, each document has only one row. The beams of a document are additional
-queries to the same keys, and reordering hypotheses does not move any keys or values.
+fairseq repeats the encoder output, and therefore all projected keys and values, for each beam. When hypotheses are
+reordered, fairseq copies all caches. In this module, each document has only one row. The beams of a document are
+additional queries to the same keys, and reordering hypotheses does not move any keys or values.
 
 - Tensors that are computed once per document, such as projected keys and values, are stored in
   :attr:`BeamState.memory`.
@@ -46,7 +46,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
 
     Attributes:
         documents: B, the number of documents.
-        beam: current number of beams per document. There are B * beam rows.
+        beam: current number of beams per document, so that there are B * beam rows.
         dtype: data type of keys, values and their products, or None to use the data type of the module.
         memory: tensors with one row per document, by module and name.
         visible: mask (B, beam, columns), True for the columns that a hypothesis sees, including the current step.

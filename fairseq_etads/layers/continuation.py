@@ -36,11 +36,11 @@ class CopyHistory(NamedTuple):
         """Compute the history for the last ``steps`` of T' steps.
 
         Args:
-            previous: (N, T'), int64, dictionary ids of the start symbol and the words so far. These ids also
-                distinguish the words of the copy tail.
+            previous: (N, T'), int64, dictionary ids of the start symbol and the words so far, which also distinguish
+                the words of the copy tail.
             source: documents (B, S), as ids of the dictionary. N is a multiple of B.
             steps: number of last steps to return.
-            unk: id of the unknown word. It represents many different words, so it does not match any word.
+            unk: id of the unknown word, which represents many different words and therefore does not match any word.
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)

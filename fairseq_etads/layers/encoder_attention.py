@@ -57,10 +57,10 @@ class FocalNetwork(nn.Module):
 
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
-    G is the mean query of the document, and m is the length of the document. Both include only real tokens. mu and
-    sigma share W_p and W_g. All computations use at least float32, even in half-precision models and under autocast,
-    because an error of 0.01 in the argument of the sigmoid can move the centre by one token in a document of 400
-    tokens.
+    G is the mean query of the document, and m is the length of the document, both computed from real tokens only. mu
+    and sigma share W_p and W_g. All computations use at least float32, even in half-precision models and under
+    autocast, because an error of 0.01 in the argument of the sigmoid can move the centre by one token in a document of
+    400 tokens.
 
     There are alternatives to the form in the paper. With ``center="relative"`` and the query's position P_i, the centre
     is
@@ -148,10 +148,7 @@ class FocalNetwork(nn.Module):
         return center, m * torch.sigmoid(scope - self._scope_shift(m))
 
     def _scope_shift(self, m: Tensor) -> Tensor:
-        """Compute log(max(m / N, 2) - 1) (B, H, 1) from lengths m (B, 1, 1) and the N of each head.
-
-        It is 0 for "half".
-        """
+        """Compute log(max(m / N, 2) - 1) (B, H, 1) from lengths m (B, 1, 1) and the N of each head, or 0 for "half"."""
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
@@ -236,10 +233,7 @@ def laid_out(x: Tensor, transposed: bool) -> Tensor:
 
 
 def attention_dropout(module: MultiheadAttention) -> float:
-    """Return the current dropout probability of the attention weights.
-
-    It is 0 in evaluation, except with --retain-dropout.
-    """
+    """Return the current dropout probability of the weights, which is 0 in evaluation without --retain-dropout."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 

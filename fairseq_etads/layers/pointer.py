@@ -46,8 +46,8 @@ class Selection(NamedTuple):
     """The words of B documents that a content selector allows a pointer to copy (Gehrmann et al. 2018, section 4).
 
     Attributes:
-        probabilities: selection probabilities q (B, S), float. They are negative at sentence marks and padding, which
-            have no probability.
+        probabilities: selection probabilities q (B, S), float, which are negative at sentence marks and padding, where
+            there is no probability.
         threshold: the threshold epsilon. Words with q above it may be copied. If a document has no such word, all of
             its words may be copied.
         factor: the factor lambda by which the probability of copying these words is multiplied.
@@ -79,8 +79,8 @@ class PointerOutput:
         hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
             other of the two could produce then have probability 0. For the probabilities of the mixture, see
             :meth:`mixed`.
-        selective: whether document words without copy attention have probability 0. Otherwise, they have the smallest
-            possible probability, which keeps the loss finite.
+        selective: whether document words without copy attention have probability 0 instead of the smallest possible
+            probability, which would keep the loss finite.
     """
 
     log_copy: Tensor
@@ -165,7 +165,7 @@ class PointerOutput:
             logits: logits (N, T', C) of the softmax for the last T' of the T words. During generation, T' is 1.
 
         Returns:
-            The log-probabilities (N, T', C + K), float32. They are minus infinity for slots that the document does not
+            The log-probabilities (N, T', C + K), float32, which are minus infinity for slots that the document does not
             use and for words that a hard switch excludes.
         """
         length = logits.shape[1]
@@ -235,7 +235,7 @@ class PointerOutput:
             count: number of these words, which is either one number for all rows or a tensor (N, 1).
 
         Returns:
-            The sum (N, T) and the number (N, 1). Both include the slots that the document uses.
+            The sum (N, T) and the number (N, 1), which both include the slots that the document uses.
         """
         log_gen = self._log_gates()[0]
         # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
@@ -330,7 +330,7 @@ class PointerHead(nn.Module):
             states: states h (N, T, features).
             scores: logits of the copy attention (N, T, S), float32. Values at positions without a word are ignored.
             vocab: vocabulary of the batch.
-            history: history of the summary so far. It is required if the pointer was created with ``continues``.
+            history: history of the summary so far, which is required if the pointer was created with ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)

@@ -18,7 +18,7 @@ SENTENCE_POSITION_DIM = 32
 
 
 class Bidirectional(nn.Module):
-    """A bidirectional recurrent network. Its states do not depend on padding, which may be on either side.
+    """A bidirectional recurrent network with states that do not depend on padding, which may be on either side.
 
     This class wraps one of torch's networks, which use cuDNN on a GPU. On a GPU, packed sequences are used to skip the
     padding. On a CPU, the backward pass of packed sequences takes time that is quadratic in the length, because it
@@ -389,7 +389,7 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
 
 class OutputLayer(nn.Module):
-    """The output layer of a recurrent decoder. It can compute the logits of all words or only of some words.
+    """The output layer of a recurrent decoder, which can compute the logits of all words or only of some words.
 
     Args:
         weight: weight (V, E), or a shared table that begins with these rows.

@@ -74,7 +74,7 @@ class SpellingEncoder(nn.Module):
 
 
 class TaggerLSTM(nn.Module):
-    """A bidirectional LSTM. Its states do not depend on padding, which may be on either side.
+    """A bidirectional LSTM with states that do not depend on padding, which may be on either side.
 
     Sequences are shifted to the first column, and each direction runs separately. For the reason, see
     :class:`~fairseq_etads.layers.recurrent.Bidirectional`.

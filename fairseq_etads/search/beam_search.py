@@ -40,8 +40,8 @@ class SearchRequest:
         special: ids of the special tokens.
         strategy: fairseq's search object, which selects extensions and is not modified.
         models: models of the ensemble, in evaluation mode.
-        terms: terms that change the scores of words, in the order in which they are applied. Their models are in
-            evaluation mode.
+        terms: terms that change the scores of words, in the order in which they are applied, with models in evaluation
+            mode.
         dictionary: the target dictionary.
         shortlist: object that selects the words available for each document, or None to allow all words.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see the arguments of
@@ -173,7 +173,7 @@ class BeamSearch:
     def run(self) -> Results:
         """Run the search.
 
-        Returns the finished hypotheses of each document, best first. Their tokens are dictionary ids.
+        Returns the finished hypotheses of each document, best first, with tokens as ids of the dictionary.
         """
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)

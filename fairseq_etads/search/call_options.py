@@ -165,10 +165,10 @@ def call_settings(
     ``beam`` is taken from :data:`BEAMS`.
 
     Args:
-        folder: default options of the model folder. They may include options that have no effect.
+        folder: default options of the model folder, which may include options that have no effect.
         given: options of the call.
-        has_pointer: whether the model can copy words. If None, this is not known yet, and the options that depend on it
-            are not checked.
+        has_pointer: whether the model can copy words, or None if this is not known yet, so that options that depend on
+            it are not checked.
 
     Raises:
         InputError: an option is invalid (see :func:`search_settings`), or an option of the call has no effect.

@@ -25,7 +25,7 @@ class EncodedModel:
         return _moved(self._encoder_out, device) if self._model is model else None
 
     def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
-        """Store an encoder output. This replaces the entire content of the cache."""
+        """Store an encoder output, and remove everything else from the cache."""
         self._model, self._memory = model, None
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 

@@ -224,7 +224,7 @@ def _normalises_as_usual(part: Any) -> bool:
 
 
 class Ensemble:
-    """The models of a search. Their probabilities are averaged.
+    """The models of a search, which averages their probabilities.
 
     Args:
         models: the models, in evaluation mode.
@@ -273,7 +273,7 @@ class Ensemble:
 
         Args:
             tokens: (B, beam, t), including the start symbol.
-            first: whether this is the first step. In this step, all beams are identical, and only one is returned.
+            first: whether this is the first step, in which all beams are identical and only one of them is returned.
 
         Returns:
             The log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return

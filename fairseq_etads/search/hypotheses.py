@@ -20,7 +20,7 @@ class Extensions(NamedTuple):
 
 
 def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k best extensions of each document. They are ranked by log P, minus the coverage cost if it is given.
+    """Find the k extensions of each document with the largest log P, minus the coverage cost if it is given.
 
     Args:
         lprobs: log-probabilities (B, beam, V) of the next words.
@@ -194,8 +194,8 @@ class Finished:
         documents: B, the number of documents in the original batch.
         size: maximum number of hypotheses per document.
         longest: maximum number of tokens of a hypothesis, with the end symbol.
-        by_score: whether to keep the ``size`` hypotheses with the best scores, best first. Otherwise, the first
-            ``size`` hypotheses that end are kept.
+        by_score: whether to keep the ``size`` hypotheses with the best scores, best first, instead of the first
+            ``size`` hypotheses that end.
 
     Attributes:
         score: scores (B, size), -inf where there is no hypothesis.

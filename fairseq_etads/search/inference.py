@@ -184,10 +184,7 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer that computes logits (…, C) only for the words with the given ids (C,).
-
-        Its weights are packed again.
-        """
+        """Create a layer with newly packed weights that computes logits (…, C) only for the given word ids (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
@@ -257,8 +254,8 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     In the copy, weights that are computed by weight normalisation are replaced with their current values.
 
     Args:
-        cast: function that converts floating-point tensors, or None to share all tensors. It is applied once to each
-            parameter and buffer, so tied weights stay tied.
+        cast: function that is applied once to each floating-point parameter and buffer, so that tied weights stay tied,
+            or None to share all tensors.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
@@ -416,10 +413,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """Create a copy for a CPU.
-
-    It uses float32, except that matrix products may use a narrower dtype, which is faster.
-    """
+    """Create a copy for a CPU, in float32, except that matrix products may use a narrower dtype, which is faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -482,7 +476,8 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
 def _takes_over_relu(layer: Any, name: str) -> bool:
     """Return whether a linear layer can apply the ReLU that follows it. If so, the separate activation is removed.
 
-    This saves one pass over the output of the first feed-forward layer, which is four times as wide as other outputs.
+    Without a separate activation, there is one pass fewer over the output of the first feed-forward layer, which is
+    four times as wide as other outputs.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)

@@ -103,7 +103,9 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The scoring function for hypotheses. Its fields are decoding options, which are declared in :mod:`.options`.
+    """The scoring function for hypotheses.
+
+    The fields of this class are decoding options, which are declared in :mod:`.options`.
 
     Attributes:
         len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0 disables the normalisation.
@@ -180,7 +182,7 @@ class Scoring:
                 number per document.
             cost: cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
-            gain: upper bound for the increase of log P in each remaining step. It is 0 unless a negative --unkpen
+            gain: upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen
                 rewards the unknown word or a term of the search adds to log P.
 
         log P can only decrease, and lp is monotone in the length, so log P / lp is largest for the shortest or the

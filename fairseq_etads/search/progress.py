@@ -34,7 +34,7 @@ class BestSoFar(NamedTuple):
         row: the document's row in the batch.
         tokens: token ids (t,) of the dictionary. The last one is the end symbol if the hypothesis has ended.
         score: score of the hypothesis. An active hypothesis is scored as if it ended after this step.
-        read: attention when the last word was generated. Its fields are None if the hypothesis has ended.
+        read: attention when the last word was generated, with fields that are None if the hypothesis has ended.
     """
 
     row: int

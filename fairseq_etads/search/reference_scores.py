@@ -12,9 +12,7 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """A wrapper for a model that is used to score references.
-
-    It ensures that every reference has a positive probability.
+    """A wrapper for a model that is used to score references, so that every reference has a positive probability.
 
     For this purpose, a switch pointer mixes generating and copying instead of choosing the more probable of the two.
     Distributions are extended to ``width`` words, unless ``width`` is 0. Words that the model lacks have probability 0.

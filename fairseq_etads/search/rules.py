@@ -56,7 +56,7 @@ class Step:
     B is the number of remaining documents, and W is the number of words in the distributions.
 
     Attributes:
-        number: number of the step, starting from 0. This is also the number of words so far.
+        number: number of the step, starting from 0, which is also the number of words so far.
         lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
         live: hypotheses so far, for all beams even in the first step.
         source: the documents.
@@ -178,8 +178,8 @@ class EndAtGreatestLength:
 def keep_to_prefix(step: Step) -> None:
     """Allow only the next word of the prefix until the prefix ends (``--prefix-size``).
 
-    If this word has probability 0, it receives the score of the unknown word. This applies to words that are not on the
-    document's list (``--large-vocabulary-trick``) and to the unknown word if it is forbidden.
+    If this word has probability 0, it receives the score of the unknown word. Words that are not on the document's list
+    (``--large-vocabulary-trick``) have probability 0, and so does the unknown word if it is forbidden.
     """
     if step.dictated is None or step.forced is None:
         return
@@ -250,7 +250,7 @@ def end_at_source_length(step: Step) -> None:
 class NGramBlocker:
     """Forbid words that would repeat an n-gram of the hypothesis (``--no-repeat-ngram-size``).
 
-    fairseq's blocker needs a CUDA extension. This class uses tensor operations, which run on any device.
+    Unlike fairseq's blocker, which needs a CUDA extension, this class uses tensor operations that run on any device.
 
     Args:
         size: n, at least 1.
@@ -306,8 +306,8 @@ class NGramBlocker:
 def keep_to_switch_decisions(step: Step) -> None:
     """Forbid words that the models' switches have decided against (``--pointer switch``).
 
-    Such a word stays allowed if a constraint requires it. It also stays allowed if the hypothesis has no other word
-    left, because its end is forced or because every word of the document would repeat an n-gram.
+    A word stays allowed if a constraint requires it, or if a hypothesis has no other word left, because its end is
+    forced or because every word of the document would repeat an n-gram.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:

@@ -26,8 +26,8 @@ class SearchSettings:
         beam_size: number of hypotheses per document that are extended in every step (``--beam``).
         max_len_a, max_len_b: the summary of a document with S tokens has at most ``max_len_a`` * S + ``max_len_b``
             tokens before the end symbol.
-        max_len_per_document: whether S is the length of the document itself. Otherwise, as in fairseq, S is the length
-            of the longest document in the batch, including padding.
+        max_len_per_document: whether S is the length of the document itself instead of the length of the longest
+            document in the batch, including padding, as in fairseq.
         max_len: maximum number of tokens in a summary, including the end symbol, or 0 to use the models' number of
             positions.
         min_len: minimum number of tokens before the end symbol.
@@ -56,15 +56,16 @@ class SearchSettings:
         nbest: number of hypotheses that the caller reads from the result, at most ``beam_size``.
         infer_dtype: "fp32", "bf16", "fp16" or "int8" to convert copies of this project's models to this dtype, "auto"
             to use the fastest of these on this processor, or None to use the models' own dtype.
-        keep_attention: whether to return the attention of each hypothesis, as fairseq does. This needs memory for beam
+        keep_attention: whether to return the attention of each hypothesis, as fairseq does, which needs memory for beam
             x S x T numbers per document.
         print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention.
-        allow_unk: whether models with a pointer may produce the unknown word. By default, they copy a word instead.
+        allow_unk: whether models with a pointer may produce the unknown word instead of copying a word, as they do by
+            default.
         replace_unk: whether to replace unknown words with the most attended word of the source. The position of this
             word is returned for each token in "alignment".
         copied_positions: whether to also return "copied_from": the position in ``src_tokens`` from which each token was
-            copied, or -1 if the token was generated. This requires a model with a pointer and an additional pass over
-            the summaries.
+            copied, or -1 if the token was generated. "copied_from" requires a model with a pointer and an additional
+            pass over the summaries.
         scoring: settings that determine the score of a hypothesis.
 
     Raises:
@@ -204,7 +205,7 @@ class SpecialTokens:
 
     Attributes:
         pad, unk: padding and the unknown word.
-        eos: symbol at the end of a summary. It is also the start symbol, unless another one is given.
+        eos: symbol at the end of a summary, which is also the start symbol unless another start symbol is given.
         suppressed: words that are never produced unless a prefix contains them.
         may_repeat: words that may repeat. An n-gram that contains one of them is never blocked.
         sentence_mark: symbol between sentences, or -1 if no number of sentences is required.

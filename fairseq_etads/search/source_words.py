@@ -102,10 +102,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment" as fairseq does.
-
-    It contains pairs of positions if ``kind`` is "hard", or rows of weights if "soft".
-    """
+    """Set "alignment" as fairseq does: to pairs of positions for ``kind`` "hard", or to rows of weights for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

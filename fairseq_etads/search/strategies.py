@@ -262,7 +262,8 @@ class _AllowedWords:
 
     Args:
         function: function that returns the allowed next ids, given the number of the document and the ids (t,) so far.
-            All of these are ids of the dictionary. Allowed ids that cannot occur in the document's summary are ignored.
+            The arguments and results of the function are ids of the dictionary. Allowed ids that cannot occur in the
+            document's summary are ignored.
         vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
         ids: number of the document in each row.
     """

@@ -23,7 +23,7 @@ class Candidates:
         known_words: V, the number of known words.
         specials: number of special symbols, which have the smallest ids and are always candidates.
         unk: id of the unknown word.
-        shared: whether all texts share one list of N words, as in the paper. Otherwise, each text has its own list, so
+        shared: whether all texts share one list of N words, as in the paper, or else each text has its own list, so
             that the distribution for a text does not depend on the batch.
 
     Attributes:
@@ -83,7 +83,7 @@ class Candidates:
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def extended_ids(self, columns: Tensor) -> Tensor:
-        """Convert columns of any shape to extended ids. This is the inverse of :meth:`columns`."""
+        """Convert columns of any shape to extended ids, which is the inverse of :meth:`columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 

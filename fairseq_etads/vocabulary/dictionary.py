@@ -25,7 +25,7 @@ def known_words(dictionary: Dictionary) -> int:
     """Return V, the number of entries for which the model has vectors and, on the summary side, probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0. They form the *copy tail*:
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*:
     words of documents that the model knows only by their spelling. If all words of a dictionary have a count of 0, all
     of them are known.
     """
@@ -81,8 +81,8 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     """Return a copy of a dictionary in which only the first ``size`` words are known.
 
-    Both dictionaries share their words and ids, including words that are added later. They compare as equal, because
-    fairseq compares only words and ids.
+    Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
+    equal, because fairseq compares only words and ids.
     """
     bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size

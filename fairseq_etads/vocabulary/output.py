@@ -68,8 +68,8 @@ class BatchVocab:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         known_words: V, the number of known words.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
-        candidates: words over which the softmax is computed, or None for all V words. They must include the words of
-            the documents.
+        candidates: words over which the softmax is computed, including all words of the documents, or None for all V
+            words.
         bounded: whether to set K and U to S, their maximum, on a GPU, instead of waiting for the actual numbers. The
             results are the same, but a distribution over all columns is wider.
 
@@ -212,7 +212,7 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[Candidates] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """Create the output vocabulary for documents (B, S). It has slots if the model has a ``pointer``.
+        """Create the output vocabulary for documents (B, S), with slots if the model has a ``pointer``.
 
         Args:
             bounded: see :class:`BatchVocab`.

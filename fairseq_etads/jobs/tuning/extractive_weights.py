@@ -232,7 +232,7 @@ def _go_on(
 def _first_weights(present: str, path: Path) -> List[float]:
     """Return the weights for round 0.
 
-    These are the weights in the folder, or its previous weights if --write has replaced them.
+    Round 0 uses the weights in the folder, or its previous weights if --write has replaced the weights.
     """
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))

@@ -68,9 +68,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """Find the best value of one weight.
-
-    This is the middle of the best step, or the current value if no step is better.
+    """Find the best value of one weight: the middle of the best step, or the current value if no step is better.
 
     Args:
         feature: index of the weight.

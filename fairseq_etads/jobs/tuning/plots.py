@@ -38,7 +38,7 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
     """Plot the metric of all trials. Equal trials result in identical files.
 
     Args:
-        path: path of the file to write. Its suffix determines the format.
+        path: path of the file to write, with a suffix that determines the format.
     """
     scores = [trial.score(tuning.metric) for trial in tuning.trials]
     panels = len(tuning.space) + 1

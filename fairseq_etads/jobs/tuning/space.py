@@ -41,7 +41,7 @@ def make_space(
     Args:
         names: options to search, with hyphens or underscores in their names. If there are none, :data:`SEARCHED` is
             used.
-        ranges: mapping from options to their values; see :func:`parse_values`. These options are also searched.
+        ranges: mapping from options, which are also searched, to their values; see :func:`parse_values`.
         decoding: default decoding options.
         lengths: number of tokens in each reference.
 
@@ -140,7 +140,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 
 def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
-    """Return the values to try for an option if the user has given none. They include the current value."""
+    """Return the values to try, including the current value, for an option if the user has given no values."""
     option = OPTIONS[name]
     if option.kind is bool:
         return (False, True)

@@ -81,7 +81,7 @@ class TrialStore:
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """Read the settings and trials of a file without opening it for writing.
 
-        Both are empty if there are none.
+        If there is no such file, both results are empty.
         """
         records: List[Any] = []
         with contextlib.suppress(OSError):

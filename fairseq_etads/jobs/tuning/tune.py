@@ -224,7 +224,7 @@ def chosen_pairs(
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
     """Return the decoding options for trial 0.
 
-    These are the folder's defaults, or its previous defaults if --write has replaced them.
+    Trial 0 uses the folder's defaults, or its previous defaults if --write has replaced the defaults.
     """
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)

@@ -54,7 +54,7 @@ def choose_sentences(
         most_words: maximum number of words (default: :data:`LONGEST` times the mean of the training summaries).
 
     Returns:
-        The chosen sentences. There are none if no candidate contains words.
+        The chosen sentences, or no sentences if no candidate contains words.
     """
     document = [stems(sentence) for sentence in sentences]
     expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)

@@ -57,8 +57,8 @@ class ContentModel(NamedTuple):
         priors: prior probabilities of items, from the training pairs.
         networks: mapping from the number of words in a gram to its network.
         length: mean number of words in a training summary.
-        of_extractor: whether the probabilities of sentences come from an extractor. Otherwise, they depend on the
-            positions of the sentences (:func:`~.reranking.probabilities_by_position`).
+        of_extractor: whether the probabilities of sentences come from an extractor, or else depend on the positions of
+            the sentences (:func:`~.reranking.probabilities_by_position`).
     """
 
     priors: Priors
