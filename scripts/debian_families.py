@@ -26,7 +26,7 @@ def lines(path: Path) -> List[str]:
 
 
 def main() -> None:
-    """Print one line per test pair."""
+    """Print one line for each test pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
     corpus = parser.parse_args().corpus

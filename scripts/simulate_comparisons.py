@@ -31,10 +31,10 @@ LEVEL = 0.05
 
 
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
-    """Estimate standard deviations of the mean of ROUGE-1, 2 and L from the systems with several training runs.
+    """Estimate standard deviations of mean ROUGE (ROUGE-1, 2 and L) from the systems with several training runs.
 
-    The keys are "training", for the mean level of a training run; "family" and "document", for residuals after
-    subtracting the means of the document and the run; and "system", for the effect of a system on a document.
+    The key "training" is for the mean level of a training run, "family" and "document" are for residuals after the
+    means of the document and the run have been subtracted, and "system" is for the effect of a system on a document.
     """
     levels, left, within = [], [], []
     means_of_systems = []
@@ -69,8 +69,9 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
 def draw(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
-    """Draw the scores (runs, documents, 1) of a system, without the documents' difficulty, which both systems
-    share.
+    """Draw the scores (runs, documents, 1) of a system.
+
+    The difficulty of the documents, which is the same for both systems, is left out.
     """
     ways = rng.normal(scale=sizes["system"], size=len(families))
     own = rng.normal(scale=sizes["training"], size=(trainings, 1))
@@ -82,7 +83,7 @@ def draw(
 def rates(
     sizes: Dict[str, float], families: np.ndarray, trainings: Tuple[int, int], repeats: int, resamples: int
 ) -> List[Dict[str, Any]]:
-    """Compute the share of comparisons with p < 0.05 for each true difference."""
+    """Compute the share of comparisons with p < 0.05, for each true difference."""
     found = []
     for difference in DIFFERENCES:
         rng = np.random.default_rng([*trainings, round(10 * difference)])

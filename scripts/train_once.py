@@ -31,8 +31,9 @@ def say(text: str) -> None:
 
 
 def words_of(command: Sequence[str]) -> List[str]:
-    """Split a command as recorded by earlier versions at spaces, and drop --log-interval, which does not affect the
-    result.
+    """Return the words of a command without --log-interval, which does not affect the result.
+
+    Commands that were recorded by earlier versions are split at spaces.
     """
     words = " ".join(command).split()
     while "--log-interval" in words:
@@ -47,7 +48,7 @@ def train_once(
     """Train unless this run has already finished, and return the exit status of fairseq-train.
 
     Args:
-        plugin: path of the plugin, recorded as "fairseq_etads" so that it can be moved.
+        plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
     record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
@@ -82,13 +83,13 @@ def train_once(
 
 
 def finished_command(run: Path) -> List[str]:
-    """Read the last finished command from RUN/finished.txt; empty if no command has finished."""
+    """Read the last finished command from RUN/finished.txt. The result is empty if no command has finished."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a run with another seed, because the result would match neither seed.
+    """Refuse to continue a run with a different seed, because the result would match neither seed.
 
     Raises:
         InputError: the seeds differ.
@@ -102,7 +103,7 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
 
 
 def seed_of(command: Sequence[str]) -> str:
-    """Find the seed of a command (1 by default)."""
+    """Return the seed of a command. The default is 1."""
     words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
     return fairseq_log.last_option(words, "--seed") or "1"
 

@@ -213,7 +213,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
 
 def need_marks(pairs: PreparedPairs, option: str) -> None:
-    """Raise InputError if none of the first documents has a sentence mark."""
+    """Raise InputError if none of the first documents contains a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
             f'{option}: the documents have no "{SENTENCE_MARK}", which marks the end of a sentence; prepare them with '

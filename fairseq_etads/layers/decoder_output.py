@@ -244,8 +244,8 @@ class PointingDecoder:
         """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's output.
 
         Args:
-            output: output of the decoder. In place of logits, it contains states (N, T, d), the input of the output
-                layer.
+            output: output of the decoder, which contains states (N, T, d), the input of the output layer, in place of
+                logits.
             memory: encoder states (S, B, E) for the pointer.
             tokens: dictionary ids (N, at least T) of the previous words.
             encoder_out: output of the encoder.
@@ -263,7 +263,7 @@ class PointingDecoder:
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
             output.pointer = self.pointer(states, memory, vocabulary.slots, history)
-        if "candidate_output" in encoder_out:  # in a search with a shortlist
+        if "candidate_output" in encoder_out:  # this is the case in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.restrict(logits)

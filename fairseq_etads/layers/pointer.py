@@ -136,7 +136,7 @@ class PointerOutput:
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
-        smallest = torch.finfo(sums.dtype).tiny  # has a finite logarithm, with a finite gradient
+        smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:

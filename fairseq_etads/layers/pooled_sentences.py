@@ -81,7 +81,7 @@ class SentenceFeatures(nn.Module):
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
         )  # P distinct words of sentences
-        place = pairs // span  # index of a pair of document and sentence
+        place = pairs // span  # index of a document and one of its sentences
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))

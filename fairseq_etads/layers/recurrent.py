@@ -67,7 +67,7 @@ class Bidirectional(nn.Module):
             at the last real token and the backward state at the first real token; and the memory cells (B, 2 * hidden)
             at the same positions, or None if the network has none.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
         states, last, cells = run(take_positions(x, order), lengths)

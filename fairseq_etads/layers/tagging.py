@@ -99,7 +99,7 @@ class TaggerLSTM(nn.Module):
 
         Returns states (B, S, 2 * hidden), 0 at padding.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)

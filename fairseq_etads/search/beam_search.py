@@ -274,7 +274,7 @@ class BeamSearch:
             self.strategy.prune_sentences(documents)
         self.ensemble.reorder(parents, documents, self.live.beam, first=step == 0)
         for term in self.terms:
-            term.reorder(parents if step else torch.zeros_like(parents))  # the first step has one beam
+            term.reorder(parents if step else torch.zeros_like(parents))  # in the first step, there is only one beam
         return True
 
     def _apply_rules(self, number: int, lprobs: Tensor) -> None:
@@ -311,7 +311,7 @@ class BeamSearch:
         padding = self.source.padding
         if attention is None or padding is None or attention.size(-1) != padding.size(1):
             raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
-        attention = attention.expand(-1, live.beam, -1)  # the first step has one beam
+        attention = attention.expand(-1, live.beam, -1)  # in the first step, there is only one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
         return self.scoring.coverage_cost(live.coverage, padding)
 
@@ -335,7 +335,7 @@ class BeamSearch:
             self.strategy.set_src_lengths(self.source.lengths)
         if type(self.strategy) is not fairseq_search.BeamSearch:
             words_so_far = live.tokens[:, :, : step + 1].flatten(0, 1)
-            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for one beam
+            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for only one beam
             sums = live.log_probs[:, :, :step]
             scores, words, parents = self.strategy.step(step, lprobs, sums, words_so_far, self.sample_ids)
             return Extensions(scores, scores, words, parents)
@@ -362,7 +362,7 @@ class BeamSearch:
             stuck: (B,), bool, True for documents without a continuation.
             cost: coverage cost (B, beam) of the hypotheses before this step, or None.
         """
-        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than synchronising
+        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents takes less time than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)

@@ -138,7 +138,8 @@ class SharingMember(Member):
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder builds its vocabulary in the first step, which reads only start symbols
+        # the decoder creates its vocabulary in the first step, where all tokens are start symbols and need no
+        # conversion
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
@@ -316,7 +317,7 @@ class Ensemble:
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
             beam = member.first_beam if first else old_beam
-            # in the first step all beams continue the same one
+            # in the first step, all new beams continue the same beam
             origin = parents if beam > 1 or not first else torch.zeros_like(parents)
             member.reorder(origin, (kept.unsqueeze(1) * beam + origin).view(-1), documents)
         self.documents = len(kept)
@@ -330,7 +331,7 @@ def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
-    total = widest.clone()  # the only large allocation
+    total = widest.clone()  # this is the only large allocation
     for x in log_probs:
         if x is not widest:
             part = total[..., : x.size(-1)]

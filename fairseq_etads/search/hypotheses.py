@@ -96,16 +96,19 @@ def recombined(
         most: total number of possible extensions.
 
     Returns:
-        ``count`` extensions for each document. If there are fewer, the remaining entries have the score -inf.
+        ``count`` extensions for each document. If there are fewer extensions, the remaining entries have the score
+        -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words and the same new word, so enough different ones are found.
     largest = tokens.size(1)
-    if tokens.device.type == "cpu":  # on a GPU, more extensions cost less than synchronising
+    if tokens.device.type == "cpu":  # on a GPU, more extensions take less time than synchronising
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
-    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each group
+    last_words = found.words * tokens.size(1) + group.gather(
+        1, found.parents
+    )  # one number for each combination of last words
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)

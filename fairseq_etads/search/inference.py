@@ -444,7 +444,7 @@ def _join_projections(attention: Any) -> None:
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
         return
     weight = torch.cat([part.weight for part in parts])
-    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init draws no random numbers
+    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init does not draw random numbers
     joint.weight.copy_(weight)
     joint.bias.copy_(torch.cat([part.bias for part in parts]))
     attention.joint_proj = joint

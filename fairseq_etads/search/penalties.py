@@ -40,7 +40,7 @@ def check_options(settings: Any) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # a tuple in the settings was parsed from a text and needs no further check
+            # a tuple in the settings has already been parsed from text and needs no further check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (

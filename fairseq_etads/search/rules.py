@@ -265,7 +265,7 @@ class NGramBlocker:
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # summaries that must end
+        exempt = step.longest.le(step.number)  # True for summaries that must end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
@@ -314,7 +314,7 @@ def keep_to_switch_decisions(step: Step) -> None:
         return
     if step.constraints is not None:
         required = torch.zeros_like(against[:, 0]).scatter(1, step.constraints[:, 1:], True)  # (B, W)
-        required[:, 0] = False  # in packed constraints, 0 is only a separator and padding
+        required[:, 0] = False  # in packed constraints, 0 is used only to separate and to pad
         against = against & ~required[:, None]
     none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
     lprobs.masked_fill_(against & ~none_left, -math.inf)

@@ -30,7 +30,7 @@ def replace_unknown_words(
     Args:
         src_tokens: the documents (B, S).
         source_dictionary: dictionary of the source documents, or None to align unknown words without replacing them.
-        target_dictionary: dictionary of the summaries. Replacements that are missing from it are added.
+        target_dictionary: dictionary of the summaries, to which missing replacements are added.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())

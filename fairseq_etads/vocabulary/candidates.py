@@ -61,7 +61,9 @@ class Candidates:
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
         distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1), number of distinct ids before each position
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # number of own words below the cutoff
+        own_below = distinct.gather(
+            1, torch.searchsorted(ids, cuts)
+        )  # number of the text's own words below each cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 
@@ -112,7 +114,7 @@ class Candidates:
         return wide
 
     def to(self, device: Union[str, torch.device]) -> "Candidates":
-        """Return a copy of the candidates on a device."""
+        """Return a copy of the candidates with all tensors moved to ``device``."""
         moved = copy.copy(self)
         moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
         return moved

@@ -131,7 +131,7 @@ class BatchVocab:
         return self._with_each(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
-        """Return a copy of the vocabulary on a device."""
+        """Return a copy of the vocabulary with all tensors moved to ``device``."""
         return self._with_each(lambda table: table.to(device))
 
     def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
@@ -311,7 +311,7 @@ class OutputVocabulary(NamedTuple):
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
 
     def to(self, device: Union[str, torch.device]) -> "OutputVocabulary":
-        """Return a copy of the vocabulary on a device."""
+        """Return a copy of the vocabulary with all tensors moved to ``device``."""
         slots = None if self.slots is None else self.slots.to(device)
         candidates = None if self.candidates is None else self.candidates.to(device)
         return self._replace(slots=slots, candidates=candidates)

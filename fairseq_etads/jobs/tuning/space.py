@@ -113,7 +113,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # this is also true for NaN
+        if not abs(number) <= LARGEST:  # the condition is also true for NaN
             raise ValueError
         return number
     except ValueError:

@@ -141,7 +141,7 @@ class ContentModel(NamedTuple):
         length = float(stored["length"])
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
-        of_extractor = bool(stored.get("of_extractor", True))  # missing in older files
+        of_extractor = bool(stored.get("of_extractor", True))  # older files do not contain this entry
         return cls(Priors(counts, base), networks, length, of_extractor)
 
 
