@@ -4,10 +4,10 @@ layer and head.
 
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
-The same pairs are measured twice: with the initial weights of the training and with the weights of the checkpoint. For
-focus-attention, the figures are the centre mu and the scope sigma as fractions of the document's length, for words in
-each tenth of their document. For saliency-selection, the figure is the share of the attention that passes the gate (1
-for the normalised form). Layers without these mechanisms are omitted.
+The same pairs are measured twice: with the initial weights and with the weights of the checkpoint. For focus-attention,
+the figures are the centre mu and the scope sigma as fractions of the document's length, for words in each tenth of
+their document. For saliency-selection, the figure is the share of the attention that passes the gate (1 for the
+normalised form). Layers without these mechanisms are omitted.
 """
 
 import argparse

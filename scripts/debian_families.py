@@ -3,10 +3,10 @@
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
 
-A family consists of the packages of one source package and of all source packages that share a text or (except for
-digits) a name with it; etads-debian keeps them in one split. Each line of the output describes a test pair: the name of
-its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length limits and blocked n-grams
-were chosen on the sample, so its validation and test pairs are not regarded as unseen.
+A family consists of the packages of one source package and of all source packages that share a text or
+(except for digits) a name with it. etads-debian keeps each family in one split. Each line of the output describes a
+test pair: the name of its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length
+limits and blocked n-grams were chosen on the sample, so its validation and test pairs are not regarded as unseen.
 """
 
 import argparse

@@ -65,9 +65,7 @@ def parameters(log: Path) -> int:
 
 
 def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
-    """Map each figure of a mechanism to its values after the first step, after a tenth of training, after two tenths
-    ...
-    """
+    """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
 

@@ -5,7 +5,7 @@
 
 The script writes docs/pictures/results/claims.svg (the difference and interval behind each claim) and
 attention_CORPUS.svg (the centres of focus-attention and the shares of attention that pass the saliency gate, for the
-first training of etads on each corpus). The same records always result in the same files. The script requires
+first training run of etads on each corpus). The same records always result in the same files. The script requires
 matplotlib.
 """
 

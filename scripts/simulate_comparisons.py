@@ -3,12 +3,12 @@
 
     python scripts/simulate_comparisons.py [--output results/comparisons.json]
 
-Scores are drawn with variances estimated from the records in results/. Each score is the sum of an effect of the system
-on the document, the level of the training, and a residual of training and document, which documents of the same family
-partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems with a known
-difference are then compared many times with the method of etads-compare --families. The JSON file contains the share of
-p < 0.05 for each number of trainings and each true difference. For a difference of 0, this share is the type-I error.
-The script takes about ten minutes on one core.
+Scores are drawn with variances estimated from the records in results/. Each score is the sum of the effect of the
+system on the document, the level of the training run, and a residual for the run and the document, which documents of
+the same family partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems
+with a known difference are then compared many times with the method of etads-compare --families. The JSON file contains
+the share of comparisons with p < 0.05 for each number of training runs and each true difference. For a difference of 0,
+this share is the type-I error. The script takes about ten minutes on one core.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
     total = float(np.mean(left))
     pairs = itertools.combinations(means_of_systems, 2)
-    # Each system was trained three times.
+    # each system was trained three times
     system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])
     family = max(float(np.mean(within)), 0.0) if within else 0.0
     return {

@@ -14,9 +14,9 @@ Documents consist of random words, so a model can learn nothing except the rule 
               saliency-selection, which can close its gate for a word.
 
 Each system is trained with fairseq's Trainer as in fairseq-train, on new documents in each step. The accuracy is the
-share of summary words that a greedy search writes at the correct position, for 200 documents that are the same for all
-systems. results/synthetic_tasks.json contains a curve and the options of each training. Trainings that are already in
-the file are not repeated, so the script can be interrupted. A training takes half a minute on one core.
+share of summary words that a greedy search generates at the correct position, for 200 documents that are the same for
+all systems. results/synthetic_tasks.json contains a curve and the options for each training run. Runs that are already
+in the file are not repeated, so the script can be interrupted. A run takes half a minute on one core.
 """
 
 import argparse

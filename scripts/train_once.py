@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Train with fairseq-train, unless a training with these options and data has already finished.
+"""Train with fairseq-train, unless a run with these options and data has already finished.
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
-RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
-options have changed, the script lists the changes; another seed is refused. fairseq's output is written to
-RUN/train.log, and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process
-uses it at a time.
+RUN/training.json records the command and the data. If a run was interrupted, the same command continues it. If options
+have changed, the script lists the changes. A different seed is refused. fairseq's output is written to RUN/train.log,
+and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
