@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Split prose into sentences and normalise spaces. Empty lines also end a sentence, and so do the starts of list items."""
+    """Split prose into sentences and normalise spaces. Sentences also end at empty lines and before list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
             if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
