@@ -39,7 +39,10 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all attention steps. Each query is a part of the previous context, so that steps depend on one another."""
+    """Run all attention steps.
+
+    Each query is a part of the previous context vector, so that each step depends on the step before it.
+    """
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):
@@ -49,7 +52,10 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Measure the seconds of each run for each function. Functions must return a tensor that can be differentiated."""
+    """Return a dictionary from each implementation to the seconds of each run.
+
+    The functions must return a differentiable tensor.
+    """
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():

@@ -34,7 +34,7 @@ def direct(q, k, v, center, scope):
 
 
 def two_columns(q, k, v, center, scope):
-    """Compute focus-attention with 8 additional columns per head, including padding.
+    """Compute focus-attention with 8 additional columns per head. Six of these columns are padding.
 
     The columns add -2/s² t² + 4c/s² t to the scores, where the positions t are centred and scaled.
     """
@@ -53,7 +53,7 @@ FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": 
 
 
 def times(batch, heads, length, width, runs):
-    """Measure the seconds of each run for each implementation. The implementations alternate."""
+    """Return a dictionary from each implementation to the seconds of each run. The implementations alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
     inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
@@ -69,7 +69,7 @@ def times(batch, heads, length, width, runs):
 
 
 def errors(length, scope, heads=8, width=64):
-    """Measure the largest output error of each implementation compared with float64.
+    """Measure the largest error of each implementation's output compared with float64.
 
     The scopes are random numbers between ``scope`` and twice ``scope``.
     """
@@ -84,7 +84,7 @@ def errors(length, scope, heads=8, width=64):
 
 
 def split_tf32(a, b):
-    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels for NVIDIA GPUs since Ampere."""
+    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels on NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
         high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

@@ -71,19 +71,19 @@ INSTRUCTIONS = {
     },
 }
 LIMITED = " (AVX2)"
-"""Suffix of the names of CTranslate2 systems that are limited to AVX2. AVX2 can be faster than AVX-512; only the faster
+"""Name suffix for CTranslate2 systems that are limited to AVX2. AVX2 can be faster than AVX-512; only the faster
 setting is reported.
 """
 PROFILED_WORDS = 5
 FREQUENT, PER_WORD, POOL = 1000, 2, 600
-"""Sizes of the random shortlist. The shortlist of a document contains 1,830 words, as with etads-shortlist for
-SumPubMed with 400 tokens and 50,000 words. The shortlists of 8 documents together contain 4,700 words (3,370 in
-SumPubMed, where texts have more words in common).
+"""Sizes for the random shortlist. The shortlist of a document contains 1,830 words, like a shortlist from
+etads-shortlist for SumPubMed with 400 tokens and 50,000 words. Together, the shortlists of 8 documents contain 4,700
+words (3,370 in SumPubMed, where texts have more words in common).
 """
 
 
 def with_fairseq(args, dictionary):
-    """Create fairseq's transformer, which is prepared and called as in ``fairseq-generate``."""
+    """Create fairseq's transformer, and prepare and call it as in ``fairseq-generate``."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -99,7 +99,7 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """Create random shortlists with about the same lengths and overlaps as for real text.
+    """Create random shortlists. Their lengths and overlaps are similar to shortlists for real text.
 
     The shortlist of a document contains the FREQUENT words, the words of the document, and further words from a pool.
     The pool represents words that are associated with many documents.
@@ -112,7 +112,7 @@ def random_shortlist(args, dictionary):
 
 
 def generator_of(system, args, dictionary):
-    """Create this project's search and one of its models. Systems with the same architecture use the same weights."""
+    """Create this project's search with one of its models. Systems with the same architecture use the same weights."""
     torch.manual_seed(0)
     arch, infer_dtype, *more = system.split()
     model = build(arch, args.vocabulary).eval()
@@ -142,7 +142,7 @@ def with_etads(generator, args):
 
 
 def with_ctranslate2(args, dictionary, compute_type):
-    """Create CTranslate2's engine with the weights of fairseq's transformer. Return None if the package is missing."""
+    """Create a CTranslate2 engine with the weights of fairseq's transformer. Return None if the package is missing."""
     try:
         import ctranslate2
         from ctranslate2.converters import fairseq as converter
@@ -179,12 +179,12 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """Convert documents (B, S) to a batch in the same format as the batches of a dataset."""
+    """Convert documents (B, S) to a batch in the format of a dataset's batches."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
 def made(system, args, dictionary):
-    """Create a function that summarises documents (B, 400), optionally with a given number of words.
+    """Create a function that summarises documents (B, 400). The number of words per summary can be given.
 
     Return None if the system is not installed.
     """
@@ -198,14 +198,14 @@ def made(system, args, dictionary):
 
 
 def documents(args, dictionary):
-    """Create documents (B, 400) that are the same in all processes."""
+    """Create random documents (B, 400). The result is the same in all processes."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
 
 
 class System(Peer):
-    """System in a separate process. It first describes itself (``about``) and then measures times on request.
+    """System that runs in a separate process. It first describes itself (``about``) and then measures times on request.
 
     Several systems in the same process would affect each other's times. If CTranslate2 and torch both start threads,
     the OpenMP runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small
@@ -222,9 +222,10 @@ class System(Peer):
 
 
 def answer_as_peer(system, args):
-    """Run in the process of a :class:`System`.
+    """Answer requests in the process of a :class:`System`.
 
-    Print a line that describes the system (null if it is not installed), and then print a time for each request.
+    The first line of output describes the system (null if it is not installed). Each further line is the time for a
+    request.
     """
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
@@ -240,7 +241,7 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Return a description of a system that does not include its speed. The first search is a warm-up."""
+    """Return a description of a system without its speed. The first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
@@ -260,7 +261,10 @@ def speeds(peers, count, at_once, runs):
 
 
 def medians(measured):
-    """Return the median documents per second of each system. For CTranslate2, the faster setting is used."""
+    """Return a dictionary from each system to its median documents per second.
+
+    For CTranslate2, the faster setting is used.
+    """
     found = {name: round(statistics.median(values), 3) for name, values in measured.items()}
     for name in list(found):
         other = found.pop(name) if name.endswith(LIMITED) else 0
@@ -270,7 +274,7 @@ def medians(measured):
 
 
 def operations(run, source, vocabulary):
-    """Profile a short search, to find the torch operation that computes the product with the vocabulary."""
+    """Profile a short search in order to find the torch operation that computes the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
     totals = sorted(profiled.key_averages(), key=lambda event: -event.self_cpu_time_total)
@@ -294,14 +298,17 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise an error if fairseq's product with the vocabulary is batched, which it is not in ``fairseq-generate``."""
+    """Raise an error if fairseq's product with the vocabulary is batched.
+
+    In ``fairseq-generate``, it is not batched.
+    """
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
 def peak_memory(run, source):
-    """Measure the memory of the current process in megabytes, before the first search and at the peak during the
+    """Measure the memory of the current process in megabytes, before the first search and at its peak during the
     search.
     """
     before = resident("VmRSS")
@@ -312,7 +319,7 @@ def peak_memory(run, source):
 
 
 def resident(what):
-    """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in megabytes, according to Linux."""
+    """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in megabytes, as reported by Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 

@@ -30,9 +30,9 @@ SYSTEMS = (
 
 
 def table(report):
-    """Format a Markdown table with a column for each length.
+    """Format a Markdown table with one column for each document length.
 
-    The table contains the seconds and MiB of fairseq's transformer, and the ratios of the other systems to these
+    The table contains the seconds and MiB for fairseq's transformer, and the ratios of the other systems to these
     values.
     """
     lengths = list(report["lengths"].values())

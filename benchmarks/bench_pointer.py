@@ -40,11 +40,11 @@ VARIANTS = {
     "soft, coverage loss": ({"pointer": "soft"}, 1.0),
     "switch": ({"pointer": "switch"}, 0.0),
 }
-"""Map from each variant to the options of the model and the value of --coverage-loss."""
+"""Mapping from variants to model options and the value of --coverage-loss."""
 
 
 class Size(NamedTuple):
-    """Number of documents in a batch, of tokens per document and summary, and of known words, and model options."""
+    """Batch size, tokens per document and per summary, vocabulary size, and model options."""
 
     documents: int
     source: int
@@ -84,7 +84,7 @@ def make_sample(size, tail):
 
 
 def time_steps(size, runs):
-    """Measure the seconds of each step for each variant. The first step is not measured."""
+    """Return a dictionary from each variant to the seconds of each step. The first step is not measured."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
     systems = {}
@@ -104,7 +104,7 @@ def time_steps(size, runs):
 
 
 def describe(size, seconds):
-    """Return the median seconds of a step, and the ratios of these medians to both baselines."""
+    """Return the median seconds per step, and the ratios of these medians to both baselines."""
     steps = {name: statistics.median(values) for name, values in seconds.items()}
     step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
     return {

@@ -97,7 +97,7 @@ def timed(function, *arguments):
 
 
 def read(folder, out, jobs):
-    """Run the command etads-corpus, and return the largest amount of memory that any of its processes used, in MB."""
+    """Run etads-corpus, and return the peak memory of its largest process in MB."""
     command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
     watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
@@ -126,10 +126,10 @@ def processor_time(folder, count):
 
 
 def tokenisers(documents, runs):
-    """Measure the milliseconds per document for each tokeniser.
+    """Return a dictionary from each tokeniser to the milliseconds per document.
 
-    Runs are interleaved, and the result contains their medians. "first" is the time of the first run, with empty
-    caches.
+    Runs are interleaved, and the result contains medians over runs. "first" is the time of the first run, when caches
+    are empty.
     """
     treebank, moses = TreebankWords(), MosesWords()
     forms = {

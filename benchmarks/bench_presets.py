@@ -40,7 +40,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
 BEGIN = "<!-- benchmarks/bench_presets.py --table -->\n\n"
-"""Comment before the table in docs/experiments.md."""
+"""Comment that precedes the table in docs/experiments.md."""
 COMMAND = [
     *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
     *("--clip-norm", "2", "--cpu", "--max-update", "1000"),
@@ -48,7 +48,7 @@ COMMAND = [
 
 
 class System:
-    """Model of a preset, with fairseq's Trainer and this project's search."""
+    """Preset model with fairseq's Trainer and this project's search."""
 
     def __init__(self, arch, args):
         dictionary = numbered_dictionary(args.vocabulary - 1)
@@ -77,7 +77,7 @@ class System:
 
 
 def seconds(archs, args):
-    """Measure the median CPU seconds of a training step and of a search for one batch, for each preset.
+    """For each preset, measure the median CPU seconds of a training step and of a search for one batch.
 
     The presets alternate.
     """

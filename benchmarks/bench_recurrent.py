@@ -34,7 +34,7 @@ OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_dec
 
 
 def make_sample(vocabulary, generator):
-    """Create a batch. The first id belongs to the most frequent word, and half of the words in a summary are copied."""
+    """Create a batch. Lower ids belong to more frequent words, and half of the words in a summary are copied."""
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)
@@ -51,7 +51,7 @@ def make_sample(vocabulary, generator):
 
 
 class System:
-    """Model with its optimiser."""
+    """Model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
         dictionary = numbered_dictionary(vocabulary)

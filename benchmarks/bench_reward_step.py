@@ -34,17 +34,17 @@ PARTS = {
     "gains": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
-"""Map from the methods of the criterion to their names in the report."""
+"""Mapping from methods of the criterion to their names in the report."""
 
 
 def trainer(step, args):
-    """Create fairseq's Trainer and its task for one kind of step."""
+    """Create fairseq's Trainer and its task for one type of training step."""
     torch.manual_seed(1)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, the weights of both models remain nearly equal
+        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, both models keep nearly the same weights
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
@@ -74,9 +74,9 @@ def batches(training, args):
 
 
 def seconds(trainings, samples):
-    """Measure the CPU seconds per batch for each kind of step.
+    """Return a dictionary from each type of step to the CPU seconds per batch.
 
-    The kinds of steps alternate. The first batch is not measured.
+    The types of steps alternate. The first batch is not measured.
     """
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
@@ -102,7 +102,7 @@ def measure(threads, trainings, samples):
 
 
 def profile(training, samples):
-    """Measure the median CPU seconds of each part of a reward step on one thread. The first batch is not included."""
+    """Measure the median CPU seconds of each part of a reward step on one thread. The first batch is a warm-up."""
     torch.set_num_threads(1)
     now = {}
 

@@ -27,7 +27,7 @@ SENTENCE = (16, 21)
 
 
 def write_pairs(directory):
-    """Write a file of hypotheses and a file of references, with PAIRS lines each, from the sample corpus."""
+    """Create PAIRS pairs from the sample corpus, and write a file with hypotheses and a file with references."""
     debian(["--sample", "--out", str(directory / "debian")])
     words = (directory / "debian" / "train.source").read_text(encoding="utf-8").split()
     generator = random.Random(1)

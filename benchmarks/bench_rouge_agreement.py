@@ -46,7 +46,7 @@ def perl_stems(words, home):
 
 
 def differences(python, perl):
-    """Compute the differences between two arrays of scores (n, metric, figure), for the means and for single pairs."""
+    """Compute the differences between two score arrays (n, metric, figure), both for the means and for single pairs."""
     apart = perl - python
     return {
         metric: {
@@ -90,7 +90,8 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # Some non-ASCII characters become ASCII letters when they are lower-cased. Only Python treats them as letters.
+    # Some non-ASCII characters become ASCII letters when they are lower-cased. Only Python treats these characters as
+    # letters.
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))

@@ -43,10 +43,10 @@ PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
 class PartClock:
-    """Clock that measures the time of each part of a decoder. The time of nested parts is not included.
+    """Clock that measures the time spent in each part of a decoder. Time spent in nested parts is not included.
 
     Attributes:
-        seconds: total time of each part so far.
+        seconds: mapping from parts to the total time so far.
     """
 
     def __init__(self, decoder):
@@ -82,7 +82,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """Measure the median milliseconds per step of each part, for each number of documents."""
+    """For each number of documents, measure the median milliseconds that each part takes per step."""
     dictionary = bench_generate.numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -109,9 +109,9 @@ def parts_of_a_step(system, args):
 
 
 def table(report):
-    """Format a Markdown table with the milliseconds of a step and its parts.
+    """Format a Markdown table with the milliseconds for a step and for its parts.
 
-    There is a row for each instruction set, dtype and number of documents.
+    There is one row for each combination of instruction set, dtype and number of documents.
     """
     lines = ["| instructions | format | documents | a step, ms | " + " | ".join(PARTS) + " |", "|---|---|" + "--:|" * 7]
     names = {"native": report["machine"]["has"], "avx2": "AVX2 only"}

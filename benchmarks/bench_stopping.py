@@ -37,7 +37,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Return the data folder and the path of a checkpoint. quickstart.sh creates them if they do not exist."""
+    """Return the data folder and the path of a checkpoint.
+
+    If they do not exist, quickstart.sh is run to create them.
+    """
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():
         limits = ["--steps", str(steps), "--minutes", "60"]
@@ -59,7 +62,7 @@ def batches(data, checkpoint, documents):
 
 
 def measure(model, dictionary, samples, **options):
-    """Return the best score for each document, and the amount of work in the search."""
+    """Return the best score for each document, and the number of steps and hypotheses in the search."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
     generator.generate(None, samples[0])  # the first search packs the weights
     steps = hypotheses = 0

@@ -32,7 +32,7 @@ OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size"
 
 
 def words(dictionary, tokens):
-    """Return the words of a summary, given its ids (T,). The end symbol and padding are dropped."""
+    """Convert the ids of a summary, shape (T,), to words. The end symbol and padding are dropped."""
     specials = {dictionary.pad(), dictionary.eos()}
     return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
 

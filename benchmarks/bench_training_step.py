@@ -92,7 +92,10 @@ def trainer(system, length, summary, args):
 
 
 def batch(documents, length, summary, vocabulary):
-    """Create a batch in the format of a dataset. The last document is shorter, so that the batch contains padding."""
+    """Create a batch in the format of a dataset.
+
+    The last document is shorter than the others, so that the batch contains padding.
+    """
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, vocabulary, (documents, length), generator=generator)
     source[:, -1] = 2
@@ -124,7 +127,7 @@ def most_resident():
 
 
 def train_when_asked(system, length, args):
-    """Train one system. Each line of standard input requests one step.
+    """Train one system step by step. Each line of standard input requests one step.
 
     The response contains the CPU seconds of the step, the peak memory so far and the peak memory before the first step,
     both in MiB.
@@ -140,7 +143,7 @@ def train_when_asked(system, length, args):
 
 
 def groups(systems, at_once):
-    """Divide the systems into groups of at most ``at_once`` systems. Each group begins with the first system."""
+    """Divide the systems into groups of at most ``at_once`` systems. The first system is part of each group."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
@@ -217,7 +220,7 @@ def main(arguments=None):
     args.output.parent.mkdir(parents=True, exist_ok=True)
     for length in args.lengths:
         report["lengths"][str(length)] = measure(length, args, arguments)
-        # The report is saved after each length, because long documents take a long time.
+        # The report is saved after each length, because measuring long documents takes a long time.
         write_record(args.output, report, args)
 
 

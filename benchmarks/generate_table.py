@@ -1,4 +1,4 @@
-"""Create a table with the results of bench_generate.py on several processors."""
+"""Create a table with the results of bench_generate.py for several processors."""
 
 import json
 import re
@@ -10,7 +10,7 @@ BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end 
 
 
 def heading(report):
-    """Return the name of the processor and of the instruction set that was used."""
+    """Return the names of the processor and the instruction set."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
     return f"{machine['cpu']} ({used})"
@@ -30,7 +30,7 @@ def reports(folder=RESULTS):
 def table(found):
     """Format a Markdown table with one row per system.
 
-    For each report, the table contains the speeds, their ratios to fairseq's speed, and the peak memory.
+    For each report, the table contains speeds, their ratios to fairseq's speed, and peak memory.
     """
     if not found:
         return "(nothing measured yet)"

@@ -1,4 +1,4 @@
-"""Describe the machine on which a benchmark runs."""
+"""Describe the machine that runs a benchmark."""
 
 import os
 import platform
@@ -10,7 +10,9 @@ FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "am
 
 
 def _cpuinfo():
-    """Return the information in /proc/cpuinfo about the first processor, or an empty dictionary on other systems."""
+    """Return the information about the first processor in /proc/cpuinfo, or an empty dictionary if there is no such
+    file.
+    """
     path = Path("/proc/cpuinfo")
     text = path.read_text().split("\n\n")[0] if path.exists() else ""
     lines = [line.partition(":") for line in text.splitlines()]
@@ -18,13 +20,15 @@ def _cpuinfo():
 
 
 def machine():
-    """Return the processor's name and number of cores, the number of threads that torch uses, and the torch version."""
+    """Return the name of the processor, the number of cores, the number of threads that torch uses, and the torch
+    version.
+    """
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def processor():
-    """Return the family of an x86 processor, and the supported instruction sets that speed up matrix products."""
+    """Return the family of an x86 processor, and the instruction sets for fast matrix products that it supports."""
     values = _cpuinfo()
     flags = values.get("flags", "").split()
     found = [name for flag, name in FLAGS.items() if flag in flags]

@@ -1,4 +1,4 @@
-"""Run the systems of a benchmark in separate processes, so that they do not affect each other."""
+"""Run the systems in a benchmark in separate processes, so that they do not affect each other."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 class Peer:
-    """Python script in a separate process that responds to each line of JSON with a line of JSON.
+    """Python script that runs in a separate process and responds to each line of JSON with a line of JSON.
 
     Args:
         script, *arguments: path of the Python script, and its arguments.

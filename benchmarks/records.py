@@ -1,4 +1,4 @@
-"""Write the results of a benchmark, and the circumstances in which they were measured."""
+"""Write the results of a benchmark together with the conditions under which they were measured."""
 
 import datetime
 import importlib.metadata
@@ -13,7 +13,7 @@ from machines import machine, processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("fairseq", "ctranslate2", "numpy", "nltk", "rouge-score", "rouge-metric", "sacremoses", "sentencepiece")
-"""Packages, in addition to torch, that benchmarks measure for comparison or on which the speed depends."""
+"""Packages other than torch that are measured for comparison or that affect the speed."""
 VARIABLES = ("OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 VARIABLES += ("FBGEMM_ENABLE_INSTRUCTIONS", "CT2_FORCE_CPU_ISA", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 """Environment variables that affect the speed."""
@@ -21,7 +21,7 @@ LOAD_AT_START = round(os.getloadavg()[0], 2)
 
 
 def write_record(path, report, args, **json_options):
-    """Write the report of a benchmark as JSON. The circumstances are added under the key "measured".
+    """Write a benchmark report as JSON. The measurement conditions are added under the key "measured".
 
     Args:
         args: parsed options of the script.
@@ -34,7 +34,9 @@ def write_record(path, report, args, **json_options):
 
 
 def circumstances(args):
-    """Return the commit, date, load, processor, options, package versions and environment variables of this run."""
+    """Return the commit, date, load average, processor, options, package versions and environment variables of this
+    run.
+    """
     settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
     return {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
@@ -51,15 +53,15 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems that were measured alternately, with medians and with ratios to the first system.
+    """Compare systems that were measured alternately by their medians and their ratios to the first system.
 
     Args:
-        values: mapping from the name of each system to one value per run.
-        first: name of the system with which all others are compared.
+        values: mapping from system names to one value per run.
+        first: name of the system that all others are compared with.
 
     Returns:
-        Mapping from the name of each system to the "median" and the "range" of its values, the "ratio of medians", and
-            the "range of ratios" of single runs.
+        A dictionary from system names to the "median" and the "range" of the values, the "ratio of medians", and the
+        "range of ratios" of single runs.
     """
     found = {}
     for name, figures in values.items():
@@ -93,7 +95,10 @@ def _version(package):
 
 
 def _commit():
-    """Return the commit of the code, or None without git. "-dirty" is appended if tracked files have changed."""
+    """Return the commit of the code, or None if git is not available.
+
+    If tracked files have changed, "-dirty" is appended.
+    """
     try:
         commit, changes = (
             subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()

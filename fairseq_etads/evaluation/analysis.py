@@ -1,7 +1,7 @@
 """Analyse summaries: lengths, novel and repeated n-grams, copied bigrams, numbers and names, and simple extracts.
 
-N-grams may cross sentence boundaries. The figure of a system is the mean over all summaries for which the figure is
-defined. For example, figures about trigrams are undefined for a summary of two words.
+N-grams may cross sentence boundaries. Each value for a system is the mean over all summaries for which the value is
+defined. For example, trigram statistics are undefined for a summary of two words.
 """
 
 from collections import Counter
@@ -25,19 +25,20 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "space": str.split,
     "characters": lambda text: [character for character in text if not character.isspace()],
 }
-"""Map from each value of ``--words`` to a function that splits a text into words.
+"""Mapping from the values of ``--words`` to functions that split a text into words.
 
-"words": runs of letters (with their marks) and digits of any script, lower-cased. "space": strings between white space.
-"characters": single characters, for Chinese.
+"words": lower-cased sequences of letters (with their marks) and digits in any script. "space": strings between white
+space. "characters": single characters, for languages such as Chinese.
 """
 
 
 class Source:
-    """N-grams, numbers and words of a document, which are collected once and compared with all systems' summaries.
+    """N-grams, numbers and words of a document. They are collected once and then compared with the summaries of all
+    systems.
 
     Args:
         words: words of the document.
-        text: document as a string, which is required for :meth:`numbers_found` and :meth:`names_found`.
+        text: document as a string; only required for :meth:`numbers_found` and :meth:`names_found`.
     """
 
     def __init__(self, words: Sequence[str], text: str = ""):
@@ -51,9 +52,9 @@ class Source:
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
-        """Compute the fraction of a summary's n-grams that do not occur in the document (See et al. 2017, figure 6).
+        """Compute the fraction of n-grams in a summary that do not occur in the document (See et al. 2017, figure 6).
 
-        For single words, 1 minus this fraction is the source copy rate of Nallapati et al. (2016), section 4.
+        For unigrams, 1 minus this fraction is the source copy rate of Nallapati et al. (2016), section 4.
 
         Returns:
             The fraction, or None if the summary contains no n-grams.
@@ -62,7 +63,7 @@ class Source:
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Compute the fraction of a summary's sentences that do not occur verbatim in the document.
+        """Compute the fraction of sentences in a summary that do not occur verbatim in the document.
 
         Args:
             sentences: words of each sentence in the summary. Empty sentences are ignored.
@@ -74,7 +75,8 @@ class Source:
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of a summary's numbers that also occur in the document, or None if there are no numbers.
+        """Compute the fraction of numbers in a summary that also occur in the document, or None if there are no
+        numbers.
 
         Args:
             sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" count as one number each.
@@ -83,7 +85,7 @@ class Source:
         return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
 
     def names_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of a summary's names that also occur in the document, in upper or lower case.
+        """Compute the fraction of names in a summary that also occur in the document, ignoring case.
 
         A name is a word that begins with a capital letter and is not the first word of a sentence. Lower-cased
         summaries therefore contain no names. The result is None if the summary contains no names.
@@ -95,9 +97,9 @@ class Source:
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """Count the bigrams of a summary that also occur in each tenth of the document, shape (10,).
+        """For each tenth of the document, count the summary's bigrams that occur in it. The result has shape (10,).
 
-        If a bigram occurs several times in the document, its count is divided equally among these occurrences.
+        If a bigram occurs several times in the document, it is divided equally among these occurrences.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -108,7 +110,7 @@ class Source:
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Compute the fraction of a summary's n-grams that have already occurred earlier in the summary.
+    """Compute the fraction of n-grams in a summary that already occur earlier in the summary.
 
     Returns:
         The fraction, or None if the summary contains no n-grams.
@@ -119,13 +121,13 @@ def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Figures that describe the summaries of a system.
+    """Statistics of the summaries that a system has generated.
 
     Args:
-        figures: mapping from the name of each figure to its mean over the summaries for which it is defined, or to None
-            if it is undefined for all summaries. Fractions are given in per cent.
-        counted: mapping from the name of each figure to the number of summaries for which it is defined.
-        positions: percentage of the copied bigrams that come from each tenth of the documents.
+        figures: mapping from the name of each statistic to its mean over the summaries for which it is defined, or to
+            None if it is undefined for all summaries. Fractions are given as percentages.
+        counted: mapping from the name of each statistic to the number of summaries for which it is defined.
+        positions: percentage of copied bigrams from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]
@@ -134,7 +136,7 @@ class Analysis:
 
 
 class Analyser:
-    """Collect the figures of a system, one summary at a time."""
+    """Collect statistics about the summaries of a system, one summary at a time."""
 
     def __init__(self) -> None:
         self._values: Dict[str, List[Optional[float]]] = {}
@@ -144,9 +146,9 @@ class Analyser:
         """Add a summary.
 
         Args:
-            source: document of the summary.
+            source: document that was summarised.
             sentences: words of each sentence in the summary.
-            texts: the same sentences as strings, from which the figures about numbers and names are computed.
+            texts: the same sentences as strings. Numbers and names are searched for in these strings.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -168,7 +170,7 @@ class Analyser:
         self._tenths += source.copied_bigrams(words)
 
     def result(self) -> Analysis:
-        """Return the figures for all summaries added so far."""
+        """Return the statistics of all summaries added so far."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
         return Analysis(
@@ -199,8 +201,7 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Choose the document sentences that form the best summary, with a greedy search (Nallapati et al. 2017, section
-    3).
+    """Choose the document sentences that form the best summary with a greedy search (Nallapati et al. 2017, section 3).
 
     The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the best reference. Each step adds
     the sentence that increases this score most. If several sentences are equally good, the first one is added. The
@@ -235,12 +236,12 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
 def oracle_sentences(
     sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
 ) -> List[str]:
-    """Return the sentences of a document that :func:`greedy_oracle` chooses.
+    """Return the document sentences that :func:`greedy_oracle` chooses.
 
     Args:
         sentences: sentences of the document.
         references: reference summaries of the document.
-        tokenize: function that splits a text into the words to compare, such as a ROUGE tokeniser.
+        tokenize: function that splits a text into words for the comparison, such as a ROUGE tokeniser.
     """
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
@@ -248,13 +249,13 @@ def oracle_sentences(
 
 
 def extract(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
-    """Return the sentences of an extract of a document.
+    """Return an extract of a document as a list of sentences.
 
     Args:
-        kind: kind of extract. "lead" returns the first ``limit`` sentences, "lead-words" the first ``limit`` words, and
-            "oracle" at most ``limit`` sentences that overlap most with the references.
+        kind: type of extract. "lead" returns the first ``limit`` sentences, "lead-words" returns the first ``limit``
+            words, and "oracle" returns the sentences that overlap most with the references, at most ``limit``.
         references: reference summaries of the document.
-        settings: settings of ROUGE. Only the sentence mark and the tokeniser are used.
+        settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
     """
     # Documents are split even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary(document, settings.sentence_mark)

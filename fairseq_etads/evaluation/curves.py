@@ -1,4 +1,4 @@
-"""Plot training curves with matplotlib, with one panel for each metric and one colour for each run."""
+"""Plot training curves with matplotlib. There is one panel for each metric and one colour for each run."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -7,9 +7,9 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Metrics in the first panels, in this order."""
+"""Metrics that are shown in the first panels, in this order."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Metrics that describe the machine and the batches. They are drawn only on request."""
+"""Metrics that describe the machine and the batches. They are plotted only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
@@ -24,13 +24,16 @@ TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-"""Map from the name of a metric in the log to the title of its panel, if they differ."""
+"""Mapping from metric names in the log to panel titles. If a metric is missing, its name is used as the title."""
 MOST_POINTS = 300
-"""Maximum number of points in a curve. If there are more, neighbouring points are averaged, for legibility in print."""
+"""Maximum number of points in a curve.
+
+If there are more, neighbouring points are averaged so that the curve is legible in print.
+"""
 
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
-"""Minimum ratio of the largest value to the smallest value for which a logarithmic axis is used."""
+"""A logarithmic axis is used if the ratio of the largest value to the smallest value is at least this number."""
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
@@ -38,14 +41,17 @@ _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
 def panels(logs: Sequence[TrainingLog]) -> List[str]:
-    """Return the names of the metrics that are drawn by default, in the order of their panels."""
+    """Return the names of the metrics that are plotted by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return the updates and the values of a curve. If there are more than ``most`` points, neighbours are averaged."""
+    """Return the updates and the values of a curve.
+
+    If there are more than ``most`` points, neighbouring points are averaged.
+    """
     points = list(series.items())
     size = math.ceil(len(points) / most)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -54,7 +60,7 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Draw the curves of all runs for a metric.
+    """Plot a metric for all runs.
 
     Args:
         axes: matplotlib axes of the panel.
@@ -107,8 +113,8 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     Args:
         logs: mapping from the name of each run to its log.
         path: path of the file to write. Its suffix determines the format.
-        figures: names of the metrics to plot, each in its own panel; None to plot the metrics that :func:`panels`
-            returns.
+        figures: names of the metrics to plot, each in its own panel; None to plot the metrics returned by
+            :func:`panels`.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {

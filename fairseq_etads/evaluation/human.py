@@ -1,4 +1,4 @@
-"""Human evaluation: create blind rating sheets, and compute the means and the agreement of the ratings.
+"""Human evaluation: create blind rating sheets, and compute mean ratings and annotator agreement.
 
 The criteria come from the Aggregation Transformer paper, section 4.1. A sheet contains documents, each followed by the
 summaries of all systems, which are labelled with letters. For each document and annotator, the letters are randomly
@@ -33,7 +33,7 @@ _IDENTITY = ("annotator", "item", "label")
 
 @dataclass(frozen=True)
 class Rating:
-    """Ratings that an annotator has given to a summary.
+    """Ratings that an annotator has given to one summary.
 
     Args:
         annotator: name of the annotator's sheet.
@@ -59,13 +59,13 @@ def make_key(
         systems: names of the systems.
         items: number of documents to be rated.
         annotators: number of sheets.
-        each: number of items per annotator. Items are distributed in turn, so that the numbers of annotators per item
-            differ by at most one.
+        each: number of items per annotator. Items are distributed in rotation, so that the numbers of annotators per
+            item differ by at most one.
         seed: seed for all random choices.
 
     Returns:
-        The key, which consists of JSON types. The entry "sheets" maps the name of each annotator to the line numbers of
-        the documents (counting from 1), each line number to letters, and each letter to a system.
+        The key as a dictionary of JSON types. The entry "sheets" maps each annotator's name to a sheet. A sheet maps
+        the line numbers of documents (counting from 1) to mappings from letters to systems.
 
     Raises:
         ValueError: a number is less than 1 or too large, there are no systems, or there are more systems than letters.
@@ -99,7 +99,7 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """Return a text that identifies a sheet. It consists of the annotator's name and the id of the key."""
+    """Return a string that identifies a sheet. It consists of the annotator's name and the id of the key."""
     return f"{annotator} {key['id']}"
 
 
@@ -125,9 +125,9 @@ def csv_sheet(
     """Format the sheet of an annotator as CSV with empty cells for the ratings.
 
     Args:
-        sheet: mapping from line numbers of documents to letters, and from letters to systems.
+        sheet: mapping from line numbers of documents to mappings from letters to systems.
         documents: all documents.
-        outputs: mapping from each system to its summaries of all documents.
+        outputs: mapping from the name of each system to its summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -135,7 +135,7 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # only the first row of a document contains the document
+        document = documents[index] if item != last else ""  # the text of a document appears only in its first row
         last = item
         # before Python 3.11, the csv module cannot read NULs
         texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
@@ -217,7 +217,7 @@ def html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """Read a key file that contains a result of :func:`make_key`.
+    """Read a key file that was created with :func:`make_key`.
 
     Raises:
         OSError: the file cannot be read.
@@ -260,8 +260,8 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     ignored. If some ratings in a line are missing, the others are used.
 
     Args:
-        seen: mapping from the annotator, item and letter of each line that has been read in any sheet to the place of
-            the line. The lines of this sheet are added to the mapping.
+        seen: mapping from the annotator, item and letter of each line that has been read so far to the location of the
+            line. The lines of this sheet are added to the mapping.
 
     Returns:
         The ratings, and a message for each invalid line.
@@ -306,7 +306,7 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """Return a list that contains the rating in a line. The list is empty if the line contains no ratings.
+    """Return a list that contains the ratings in a line, or an empty list if the line contains no ratings.
 
     Raises:
         ValueError: the line is invalid. The message contains the reason.
@@ -342,7 +342,7 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     all ratings are equal, because the agreement is then undefined.
 
     Args:
-        units: mapping from annotators to ratings, for each summary. Summaries with a single rating are ignored.
+        units: for each summary, a mapping from annotators to ratings. Summaries with a single rating are ignored.
         level: level of measurement, "ordinal" or "interval".
     """
     # nltk is imported here because the import takes about a second, which would delay etads-human --help.
@@ -364,14 +364,14 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Compute the mean score of each system and the agreement between annotators, for each criterion.
+    """For each criterion, compute the mean score of each system and the agreement between annotators.
 
     The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. 95 %
     confidence intervals are computed with a bootstrap over summaries. The score of a system without ratings is None.
     The result consists of JSON types.
 
     Args:
-        bootstrap: number of resamples for the intervals.
+        bootstrap: number of bootstrap resamples for the intervals.
         seed: seed for the resampling.
     """
     report: Dict[str, Any] = {}

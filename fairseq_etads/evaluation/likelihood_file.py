@@ -1,4 +1,7 @@
-"""Read and write the files of ``etads-likelihood``. They contain the log-likelihood of each reference summary."""
+"""Read and write the result files of ``etads-likelihood``.
+
+These files contain the log-likelihood of each reference summary.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,7 +18,7 @@ _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
-    """Return the path of the file with the likelihoods of a run. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Return the path of a run's likelihood file. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 
@@ -24,12 +27,12 @@ class Likelihoods:
     """Log-likelihoods that a model assigns to the reference summaries of a split, in the order of the split.
 
     Attributes:
-        checkpoint, data: SHA-256 of the checkpoint, and of all binarised files of the split.
+        checkpoint, data: SHA-256 checksums of the checkpoint and of all binarised files of the split.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of the probability of each summary.
         tokens: number of tokens in each summary, including the end symbol.
-        unknown: number of tokens in each summary that are unknown words for the model. The probability of such a token
-            is the probability of the unknown word.
+        unknown: number of tokens in each summary that are unknown to the model. The probability of such a token is the
+            probability of the unknown word.
     """
 
     checkpoint: str
@@ -44,7 +47,7 @@ class Likelihoods:
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
     def summary(self) -> str:
-        """Return a line with the mean over all summaries and the perplexity over all tokens."""
+        """Return a line with the mean log-likelihood over all summaries and the perplexity over all tokens."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
             f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} per token on average; perplexity "
@@ -60,7 +63,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
     """Read a file written by :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: the file is damaged or is not a file of likelihoods.
+        InputError: the file is damaged or is not a likelihood file.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
@@ -75,7 +78,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
 
 
 def _check(found: Any) -> None:
-    """Raise ValueError if the lists cannot belong to :class:`Likelihoods`."""
+    """Raise ValueError if the content of a file is not valid for :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):
         raise ValueError("empty lists, or lists of different lengths")

@@ -1,7 +1,7 @@
 """Compute scores other than ROUGE: METEOR, BERTScore and two training rewards.
 
 METEOR (Banerjee and Lavie 2005) is computed with nltk, which requires WordNet for synonyms. Without synonyms, the score
-would be a different measure. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model from a
+would be a different metric. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model from a
 local folder. The rewards are defined in :mod:`.reward_scores`. The user provides all required data and models; nothing
 is downloaded.
 """
@@ -29,7 +29,7 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""Map from the name of each score to the names of its figures."""
+"""Mapping from score names to the names of the values that each score consists of."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
@@ -38,7 +38,7 @@ NO_WORDNET = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the option --also, and the options of the scores that it accepts."""
+    """Add the option --also and the options of the scores that it can request."""
     add = parser.add_argument
     add(
         "--also",
@@ -95,7 +95,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
-    """Load the data of the scores in --also, and map the name of each score to its scorer.
+    """Load the data for the scores in --also, and return a dictionary from score names to scorers.
 
     Raises:
         ValueError: data or a required package is missing.
@@ -116,7 +116,7 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """Convert a function that scores whole texts to a scorer of summaries that are split into sentences."""
+    """Convert a function that scores whole texts to a scorer for summaries that are split into sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
         # An empty line means that the reference is missing.
@@ -128,8 +128,8 @@ def find_wordnet(folder: Optional[str]) -> Any:
     """Return nltk's reader for WordNet.
 
     Args:
-        folder: folder with the files of WordNet; None to use the corpus of nltk or, if it is missing, the files in
-            Debian's package.
+        folder: folder with the WordNet files; None to use nltk's corpus or, if it is missing, the files from the Debian
+            package.
 
     Raises:
         ValueError: WordNet is missing. The message explains how to install it.
@@ -154,7 +154,7 @@ def find_wordnet(folder: Optional[str]) -> Any:
 
 
 def _wordnet_class() -> Any:
-    """Return nltk's class for reading WordNet, without the parts that METEOR does not need, such as other languages."""
+    """Return a version of nltk's WordNet reader that leaves out what METEOR does not need, such as other languages."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):
@@ -172,8 +172,8 @@ def _wordnet_class() -> Any:
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute the METEOR score of each hypothesis against the best of its references.
 
-    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. It
-    therefore does not find synonyms if the stem itself is not a word.
+    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. If a stem
+    is not a word itself, nltk therefore does not find any synonyms.
 
     Args:
         wordnet: reader for WordNet, see :func:`find_wordnet`.
@@ -193,7 +193,7 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Create a bert-score scorer with the model in a folder. Raise ValueError if bert-score or the model cannot be
+    """Create a bert-score scorer that uses the model in a folder. Raise ValueError if bert-score or the model cannot be
     loaded.
     """
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
@@ -217,8 +217,8 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
 def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute the F1, precision and recall of BERTScore for each hypothesis, against the reference with the largest F1.
 
-    Neither idf weighting nor rescaling is used. Empty texts score 0 here, because bert-score raises an error for them
-    with transformers 5.
+    Neither idf weighting nor rescaling is used. Empty texts receive a score of 0 here, because bert-score raises an
+    error for them with transformers 5.
     """
     found = np.zeros((len(hypotheses), 3))
     texts = [[text for text in several if text] for several in references]
@@ -242,16 +242,17 @@ def score_texts(
     references: Sequence[Sequence[str]],
     settings: Settings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
-    """Compute all figures of the given scores.
+    """Compute all values of the given scores.
 
     Args:
-        names: mapping from names of scores to scorers, as returned by :func:`scorers`.
+        names: mapping from score names to scorers, as returned by :func:`scorers`.
         hypotheses: n lines with one hypothesis each.
         references: one or more sets of n lines with references.
-        settings: settings of ROUGE. Their sentence mark and byte limit also apply to these scores.
+        settings: ROUGE settings. The sentence mark and the byte limit also apply to these scores.
 
     Returns:
-        Names of the figures, their values with shape (n, figures), and the first part of the signature of each score.
+        Names of the values, array of the values with shape (n, values), and the first part of the signature of each
+        score.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]

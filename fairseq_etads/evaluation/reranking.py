@@ -1,4 +1,4 @@
-"""Choose a candidate for each rewritten sentence so that the summary contains as few repetitions as possible.
+"""Choose one candidate for each rewritten sentence so that the summary contains as few repetitions as possible.
 
 This module requires neither torch nor fairseq.
 """
@@ -6,11 +6,14 @@ This module requires neither torch nor fairseq.
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_SENTENCES = 14
-"""Maximum number of sentences with several candidates. This limits the number of combinations to 16,384."""
+"""Maximum number of sentences for which several candidates are considered.
+
+This limits the number of combinations to 16,384.
+"""
 
 
 LENGTHS = ("tokens", "words")
-"""Ways of measuring the length by which the score of a combination is divided.
+"""Ways of measuring the length that the score of a combination is divided by.
 
 "tokens" counts the end symbol, which always contributes to the score. "words" does not count it, as in Chen and
 Bansal's code.
@@ -22,7 +25,7 @@ class Candidate(NamedTuple):
 
     Attributes:
         words: ids of the rewritten sentence, without the end symbol.
-        log_prob: score from the search, not divided by the length.
+        log_prob: log-probability from the search, not normalised by length.
     """
 
     words: Tuple[int, ...]
@@ -38,7 +41,7 @@ def kept(sentences: int) -> List[int]:
 
     Five candidates are considered per sentence if the summary has at most five sentences, four if it has six, three if
     it has seven or eight, and two if it has more. From the fifteenth sentence on, only one candidate is considered.
-    Their own summaries are never that long.
+    Chen and Bansal's own summaries are never that long.
 
     Args:
         sentences: number of sentences in the summary.
@@ -50,21 +53,21 @@ def kept(sentences: int) -> List[int]:
 def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
     """Choose a candidate for each sentence (Chen and Bansal 2018, section 2.3).
 
-    All combinations of the best candidates are considered; :func:`kept` determines the number of candidates per
-    sentence. The combination with the fewest repeated bigrams in the whole summary is chosen. If several combinations
-    have equally few, the one with the largest score per token, Σ log_prob / Σ length, is chosen, or otherwise the first
-    one. A bigram that occurs n times counts as n - 1 repetitions. Bigrams do not cross sentence boundaries.
+    All combinations of the best candidates are considered. The number of candidates per sentence is determined by
+    :func:`kept`. The combination with the fewest repeated bigrams in the whole summary is chosen. Ties are broken by
+    the largest score per token, Σ log_prob / Σ length, and then by order. A bigram that occurs n times counts as n - 1
+    repetitions. Bigrams do not cross sentence boundaries.
 
     Args:
-        beams: candidates for each sentence, starting with the best; at least one per sentence.
+        beams: candidates for each sentence, in order of decreasing quality; at least one per sentence.
         length_kind: way of measuring the length, one of :data:`LENGTHS`.
 
     Returns:
         The index of the chosen candidate in each beam.
     """
     bits: Dict[Tuple[int, int], int] = {}  # index of the bit that represents each bigram
-    # The list contains one entry for each combination of candidates so far: the set of its bigrams, the number of
-    # bigrams with repetitions, the score, the length, and the indices of the candidates.
+    # The list contains one entry for each combination of candidates so far. An entry consists of the bit set of
+    # distinct bigrams, the total number of bigrams, the score, the length, and the indices of the candidates.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []

@@ -1,12 +1,12 @@
 """Compute confidence intervals for means, and test differences between means.
 
-The methods are the bootstrap, randomisation tests and Student's t.
+The methods are the bootstrap, randomisation tests and Student's t-test.
 
 All functions use a given seed, so the same scores result in the same intervals and p-values.
 
 Documents may belong to families, such as near-duplicates or packages from the same source. Documents in the same family
-are not independent, so whole families should be drawn. To do this, pass ``families`` (n,), which contains the number of
-each document's family.
+are not independent, so whole families should be drawn. To do this, pass an array ``families`` (n,) with the family
+index of each document.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -15,12 +15,15 @@ import numpy as np
 
 
 def family_numbers(names: Sequence[str]) -> np.ndarray:
-    """Return the number of each document's family, shape (n,). Families are numbered in the order of their names."""
+    """Return the family index of each document, shape (n,).
+
+    Indices are assigned in the alphabetical order of family names.
+    """
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
 def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Draw documents or families with replacement, and return how often each document was drawn, shape (n,).
+    """Draw documents or families with replacement. Return how often each document was drawn, shape (n,).
 
     The number of draws is the number of documents, or of families if they are given.
     """
@@ -33,7 +36,7 @@ def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
     """Compute the means of bootstrap samples.
 
-    Each sample consists of n rows of ``scores`` (n, ...), which are drawn with replacement. The same rows are used for
+    Each sample consists of n rows that are drawn with replacement from ``scores`` (n, ...). The same rows are used for
     all columns. Samples are drawn one at a time to save memory. With ``families`` (n,), whole families are drawn.
 
     Returns:
@@ -64,7 +67,7 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
     """Compute two-sided p-values (...) from the ``means`` (resamples, ...) of resampled differences.
 
     The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
-    observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
+    observed difference is counted as one additional resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
     # Sums that should be equal may differ in their last digits, because the order of the additions differs.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
@@ -74,20 +77,20 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
 def compare_pairs(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference between the mean scores of two systems, from their summaries of the same n documents.
+    """Test the difference between the mean scores of two systems that have summarised the same n documents.
 
     The result does not take into account that scores vary between training runs; see :func:`compare_trainings`.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
-        families: number of each document's family, shape (n,). Documents in the same family are drawn and swapped
+        families: family index of each document, shape (n,). Documents in the same family are drawn and swapped
             together.
 
     Returns:
         A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
         from a paired bootstrap, and two two-sided p-values (...). "p_bootstrap" is the fraction of bootstrap
         differences that are at least as far from the observed difference as 0 is (Efron and Tibshirani 1993, section
-        16.4). "p_randomisation" is the fraction of random swaps between the systems' scores for which the difference is
+        16.4). "p_randomisation" is the fraction of random swaps between the systems' scores that result in a difference
         at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
@@ -113,8 +116,8 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
     """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
 
     If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
-    assumed to be equal for both systems (Student). Otherwise, Welch's formula is used. Both results have the shape
-    (...).
+    assumed to be equal for both systems (Student's t-test). Otherwise, Welch's t-test is used. Both results have the
+    shape (...).
 
     Args:
         first, second: mean score of each training run (runs, ...).
@@ -148,10 +151,11 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 
 
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the fraction (...) of the bootstrap variance that is due to documents and not to training.
+    """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents rather than to
+    training.
 
-    Mean scores also vary between documents because each run does better on different documents. The variance between
-    the means of the runs already includes this part, which must not be counted twice.
+    Part of the variance between documents arises because each run does better on different documents. This part must
+    not be counted twice, because the variance between the means of the runs already includes it.
 
     Args:
         first, second: scores (runs, n, ...).
@@ -172,17 +176,17 @@ def compare_trainings(
 ) -> Dict[str, Any]:
     """Test the difference between two systems that were each trained several times with different seeds.
 
-    The uncertainty has two independent sources, from which the test draws together. For the documents, it uses a paired
+    The uncertainty has two independent sources, which are sampled together. For the documents, the test uses a paired
     bootstrap of the mean scores over training runs. For the runs, it uses Student's t-distribution with the standard
-    error of the difference between their means (Welch's form if the systems have different numbers of runs). A
-    bootstrap over two to five runs would result in too narrow intervals, with a type-I error of two to four times the
-    nominal error. ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
+    error of the difference between their means (Welch's t-test if the systems have different numbers of runs). A
+    bootstrap over two to five runs would result in intervals that are too narrow, with a type-I error of two to four
+    times the nominal error. ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
 
     Args:
         first, second: scores (runs, n, ...) of the same documents in the same order. If one system has a single run,
-            the variance between its runs is assumed to be the same as for the other system. If both systems have a
-            single run, only documents are drawn.
-        families: number of each document's family, shape (n,). Documents in the same family are drawn together.
+            its variance between runs is assumed to be the same as for the other system. If both systems have a single
+            run, only documents are drawn.
+        families: family index of each document, shape (n,). Documents in the same family are drawn together.
 
     Returns:
         A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
@@ -206,7 +210,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     """Correct the p-values of several tests for the number of tests (Holm 1979).
 
     The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,
-    the probability that one or more of the tests reject a true null hypothesis is at most 0.05.
+    the probability of rejecting at least one true null hypothesis is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)

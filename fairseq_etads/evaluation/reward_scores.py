@@ -1,6 +1,7 @@
-"""Compute the rewards ``rougesal`` and ``entail`` as scores of finished summaries, for the option ``--also``.
+"""Compute the rewards ``rougesal`` and ``entail`` as scores for finished summaries, for the option ``--also``.
 
-During training, rewards are computed from tokens. This module computes them from text, so the values differ slightly.
+During training, rewards are computed from tokens. This module computes them from text, so the values may differ
+slightly.
 """
 
 import functools
@@ -24,13 +25,17 @@ from .rewards import Entailment, Reward, RougeSal, Text
 Sentences = Sequence[str]
 """Sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""Figures of all pairs, shape (n, figures), in [0, 100], and the part of the signature that describes the score."""
+"""Values of a score for all pairs, shape (n, values), in [0, 100], and the part of the signature that describes the
+score.
+"""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
-"""Function that computes the figures of n summaries, given the summaries and n lists of references."""
+"""Function that computes a score for n summaries, given the summaries and n lists of references."""
 
 
 def words_of(text: str) -> List[str]:
-    """Lower-case a text and split it into runs of letters a-z and digits, as in rouge-score without stemming."""
+    """Lower-case a text and split it into sequences of the letters a-z and digits, as in rouge-score without
+    stemming.
+    """
     from rouge_score import tokenize
 
     found: List[str] = tokenize.tokenize(text, None)
@@ -60,7 +65,7 @@ def rougesal_scorer(documents: str) -> Scorer:
 
 
 def entailment_scorer(folder: str) -> Scorer:
-    """Return a scorer for ``entail`` with the model in a folder. The length ratio is limited to 1.
+    """Return a scorer for ``entail`` that uses the model in a folder. The length ratio is limited to 1.
 
     The pairs are scored in a separate process with ``etads-nli score``, so that the current process need not import
     torch.

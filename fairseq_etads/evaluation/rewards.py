@@ -1,7 +1,7 @@
 """Define rewards for summaries, for ``--criterion summarization_rl``.
 
 The implementation of ROUGE in this module is fast enough for training. A text is a list of sentences, and a sentence is
-a list of words. Words are used as they occur in the training data; they are not stemmed, lower-cased or omitted.
+a list of words. Words are used as they occur in the training data: they are not stemmed, lower-cased or left out.
 """
 
 import importlib
@@ -15,7 +15,10 @@ Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
 """Weights of the words in each sentence of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
-"""Function of hypotheses, references and documents that returns a number for each hypothesis. Higher is better."""
+"""Function that takes hypotheses, references and documents and returns a reward for each hypothesis.
+
+Higher values are better.
+"""
 
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
@@ -30,7 +33,7 @@ def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
 
 
 def f1(hits: int, hypothesis: int, reference: int) -> float:
-    """Compute the F1 score from the number of matches. It is 0 if the hypothesis or the reference is empty.
+    """Compute the F1 score from the number of matches. The score is 0 if the hypothesis or the reference is empty.
 
     Args:
         hits: number of matching words or n-grams.
@@ -51,16 +54,18 @@ def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
 def rouge_l(hypothesis: Text, reference: Text) -> float:
     """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
 
-    The matches of a reference sentence are its words that belong to the longest common subsequence with at least one
-    sentence of the hypothesis. Each word counts at most as often as it occurs in the hypothesis. The result is the same
-    as with rouge-score.
+    A word in a reference sentence is matched if it belongs to the longest common subsequence of this sentence and at
+    least one sentence in the hypothesis. Each word is counted at most as often as it occurs in the hypothesis. The
+    result is the same as with rouge-score.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
     return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield the sentence number and the index in the sentence of each reference word that :func:`rouge_l` matches."""
+    """Yield two indices for each reference word that :func:`rouge_l` matches: the index of its sentence, and its index
+    in the sentence.
+    """
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
@@ -76,9 +81,9 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
     """Compute the F1 score of ROUGE-L with weighted words, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
 
-    Precision is the weight of the matched words in :func:`rouge_l`, divided by the total weight of the hypothesis.
-    Recall is the same for the reference. If a word is matched n times, the weights of its first n occurrences in the
-    hypothesis are used.
+    Words are matched as in :func:`rouge_l`. Precision is the total weight of the matched words in the hypothesis,
+    divided by the total weight of the hypothesis. Recall is defined in the same way for the reference. If a word is
+    matched n times, the weights of its first n occurrences in the hypothesis are used.
 
     Args:
         hypothesis_weights, reference_weights: weight of each word, at least 0. Scaling all weights of a text does not
@@ -113,15 +118,14 @@ REWARDS: Dict[str, Reward] = {
     "rouge2": _each(lambda hypothesis, reference: rouge_n(hypothesis, reference, 2)),
     "rougeL": _each(rouge_l),
 }
-"""Rewards that are F1 scores against the reference, in [0, 1]."""
+"""Mapping from names to rewards that are F1 scores against the reference, in [0, 1]."""
 
 
 class RougeSal:
-    """Reward ``rougesal``, which is the result of :func:`rouge_sal` against the reference.
+    """Reward ``rougesal``: the score of :func:`rouge_sal` against the reference.
 
     Args:
-        saliency: function that returns the weights of the words in each of several sentences. Weights must be at least
-            0.
+        saliency: function that returns the word weights for a list of sentences. Weights must be at least 0.
     """
 
     def __init__(self, saliency: Callable[[Text], Weights]):
@@ -143,7 +147,7 @@ class Entailment:
     highest rewards, because all of their sentences are entailed. The reward of an empty summary is 0.
 
     Args:
-        score: function that returns the probability of entailment for each pair of a premise and a hypothesis, given as
+        score: function that returns the entailment probability for each pair of a premise and a hypothesis, given as
             lists of words.
         length_cap: upper bound of the length ratio; None for no bound. Without a bound, the reward increases with the
             length of the summary.
@@ -170,7 +174,8 @@ def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = Mappi
     """Return a reward from :data:`REWARDS` or ``makers``, or an instance of a class specified as ``module:Class``.
 
     Args:
-        makers: mapping from the names of rewards that require more than texts to functions that create them.
+        makers: mapping from the names of rewards that require additional resources to functions that create these
+            rewards.
 
     Raises:
         ValueError: there is no reward with this name.

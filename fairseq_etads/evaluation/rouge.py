@@ -2,12 +2,12 @@
 
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
 Python implementation uses the package rouge-score, which scores each pair like ROUGE-1.5.5.pl. In both implementations,
-text is lower-cased and words are runs of a-z and 0-9. All other characters, such as ``#`` in Gigaword and letters of
-other scripts, separate words.
+text is lower-cased and words are sequences of a-z and 0-9. All other characters, such as ``#`` in Gigaword and letters
+in other scripts, separate words.
 
-Only ROUGE-L depends on sentence boundaries: each sentence of the reference is matched with each sentence of the
-hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
-of two ways:
+Only ROUGE-L depends on sentence boundaries: each sentence in the reference is matched with each sentence in the
+hypothesis, and the union of the matches is counted. A summary is a line of text. It is split into sentences in one of
+two ways:
 
 * A line that contains the sentence mark is split only at the mark. The mark is never scored as a word.
 * A line without the mark is split by the rules of nltk's Punkt, without a trained model: after ``.``, ``!`` or ``?``
@@ -40,10 +40,10 @@ SEED = 12345
 BACKENDS = ("python", "perl")
 MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-"""Metrics that are computed by default."""
+"""Default metrics."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""Map from the figures of each metric to their names in tables. Score arrays contain the figures in this order."""
-# Map from the name of each metric to its name in rouge-score, in which "rougeL" treats the summary as one sentence.
+"""Mapping from the values of each metric to their names in tables. Score arrays contain the values in this order."""
+# Mapping from metric names to the names in rouge-score, in which "rougeL" treats the summary as one sentence.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
@@ -57,9 +57,9 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of a metric over all pairs, from 0 to 100, with their 95 % confidence intervals (low, high).
+    """Mean scores for a metric over all pairs, from 0 to 100, with their 95 % confidence intervals (low, high).
 
-    The intervals are None if there are no resamples.
+    Without resamples, the intervals are None.
     """
 
     f1: float
@@ -75,8 +75,8 @@ class RougeReport:
     """Scores of a system.
 
     Args:
-        scores: mapping from the name of each metric, such as "rouge1", to its scores.
-        signature: line that describes everything on which the scores depend.
+        scores: mapping from metric names, such as "rouge1", to scores.
+        signature: line that describes everything that the scores depend on.
         n: number of pairs.
         empty: number of empty hypotheses.
     """
@@ -87,14 +87,14 @@ class RougeReport:
     empty: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the report as JSON types. Intervals are pairs."""
+        """Return the report as a dictionary of JSON types. Intervals are pairs."""
         return asdict(self)
 
     def format_table(self, interval: str = "f1") -> str:
         """Format the scores as a table, followed by the number of empty hypotheses and the signature.
 
         Args:
-            interval: figure for which the confidence interval is shown, one of ``FIGURES``.
+            interval: value for which the confidence interval is shown, one of ``FIGURES``.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
         found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
@@ -120,9 +120,10 @@ class Settings:
             irregular forms, and rouge-score does not.
         sentence_mark, split_sentences: how to split summaries into sentences, see :func:`.summaries.split_summary`.
         backend: implementation to use, "python" or "perl".
-        multi: treatment of several references. "best" uses the reference with the largest F1 for each pair and metric.
-            "average" sums the matches and n-grams over all references, as ``ROUGE-1.5.5.pl -f A`` does by default.
-        byte_limit: number of bytes to which each hypothesis and reference is truncated (DUC-2004: 75).
+        multi: how to combine several references. "best" uses the reference with the largest F1 for each pair and
+            metric. "average" sums the matches and n-grams over all references, as ``ROUGE-1.5.5.pl -f A`` does by
+            default.
+        byte_limit: maximum number of bytes in each hypothesis and reference; longer texts are truncated (DUC-2004: 75).
         rouge_home: folder with ROUGE-1.5.5.pl and its data; None to search for it, see :mod:`.perl`.
 
     Raises:
@@ -163,7 +164,10 @@ class Settings:
 
     @property
     def tokenizer(self) -> "_Tokenizer":
-        """Tokeniser that splits text into words. Each process has one tokeniser, because it caches stems."""
+        """Tokeniser that splits text into words.
+
+        Each process has only one tokeniser, because the tokeniser caches stems.
+        """
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
@@ -183,7 +187,7 @@ class Settings:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
             fields = [self.perl.signature(), f"nltk:{metadata.version('nltk')}"]
-        else:  # the stemmer and the rules of Punkt are part of nltk
+        else:  # the stemmer and the Punkt rules are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
         fields += [f"stem:{stem}", "tok:a-z0-9", f"split:{split}"]
@@ -192,7 +196,7 @@ class Settings:
 
 
 class _Tokenizer:
-    """Tokeniser of rouge-score that caches stems, because stemming is slow.
+    """Tokeniser for rouge-score that caches stems, because stemming is slow.
 
     Args:
         irregular: mapping from irregular forms to base forms, which are used instead of stems.
@@ -244,7 +248,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
     # The number of matches is the recall times the number of n-grams in the reference. The n-grams of the hypothesis
-    # count once for each reference.
+    # are counted once for each reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -252,7 +256,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
 
 
 def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray:
-    """Score a hypothesis against its references in Python.
+    """Score a hypothesis against its references with the Python implementation.
 
     Args:
         texts: sentences of the hypothesis, followed by the sentences of each reference.
@@ -274,8 +278,8 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order, computed in several processes if ``jobs`` is greater than
-    1.
+    """Yield the results of ``map(function, items)`` in order. If ``jobs`` is greater than 1, they are computed in
+    several processes.
 
     Raises:
         InputError: a process was killed.
@@ -382,9 +386,9 @@ def rouge(
     """Score summaries against their references.
 
     Args:
-        hypotheses: n summaries. An empty summary scores 0 and is included in the means.
-        references: n texts, or several sets of n texts each, which the setting ``multi`` combines. An empty text means
-            that the reference is missing. A summary without any reference scores 0.
+        hypotheses: n summaries. An empty summary has a score of 0 and is included in the means.
+        references: n texts, or several sets of n texts each, which are combined according to the setting ``multi``. An
+            empty text means that the reference is missing. A summary without any reference has a score of 0.
         bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
         seed: seed for the resampling.
         jobs: number of processes. It does not affect the result.

@@ -18,7 +18,7 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# These names are weaker hints. They explain a name such as "test.target-summaries.txt", but a file of references with
+# These words are weaker hints. They explain a file name such as "test.target-summaries.txt", but a reference file with
 # such a name is not suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
@@ -82,8 +82,8 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
     """Truncate a summary to ``limit`` bytes in UTF-8. If ``limit`` is None, the summary is not truncated.
 
     As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. If the limit falls inside a
-    character, the whole character is removed. This does not matter for ROUGE, which would not treat the remaining bytes
-    as part of a word.
+    character, the whole character is removed. This does not affect ROUGE, which would not treat the remaining bytes as
+    part of a word.
     """
     if limit is None:
         return list(sentences)
@@ -98,7 +98,7 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each kind of subword mark and special symbol in ``lines``. They should be removed before
+    """Yield a warning for each kind of subword mark or special symbol in ``lines`` that should be removed before
     scoring.
 
     Args:
@@ -113,7 +113,7 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a warning if hypotheses and references seem to be swapped.
 
-    The file names, and symbols that only systems generate, are used as hints.
+    File names, and symbols that only systems generate, are used as hints.
 
     Args:
         hypothesis, references: names of the files.

@@ -1,4 +1,4 @@
-"""Read metrics from a training log of fairseq, such as the loss and the learning rate after each logged update."""
+"""Read metrics from a fairseq training log, such as the loss and the learning rate after each logged update."""
 
 import json
 import math
@@ -14,13 +14,13 @@ LOG_NAMES = ("train.log", "hydra_train.log")
 """Names of log files in the run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the series of training means over ``--log-interval`` batches. Each validation series is named after its
-split.
+"""Name of the training series, which contains means over ``--log-interval`` batches. Each validation series is named
+after its split.
 """
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy. If a record was cut off by an interruption and another record follows on the same line, the
-# second record is therefore read.
+# The pattern is greedy. If an interruption has cut off a record and another record follows on the same line, the second
+# record is therefore read.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
@@ -29,18 +29,18 @@ _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
 _LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
 
 Series = Dict[int, float]
-"""Map from the number of completed updates to the value of a metric."""
+"""Mapping from the number of completed updates to the value of a metric."""
 
 
 class TrainingLog:
     """Values of all metrics in a log.
 
-    If training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values of the repeated
-    updates replace the earlier values.
+    When training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values from the
+    repeated updates replace the earlier values.
 
     Attributes:
-        figures: mapping from the name of each metric, such as "loss", to its series. Each series is listed under TRAIN
-            or under the name of a validation set. Values that are not finite are left out.
+        figures: mapping from metric names, such as "loss", to mappings from series names to series. The name of a
+            series is TRAIN or the name of a validation set. Values that are not finite are left out.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class TrainingLog:
     def end(self) -> "TrainingLog":
         """Finish after the last line: sort the values by update.
 
-        For metrics that are logged only as means over an epoch, these means are used.
+        If a metric is logged only as a mean over each epoch, these means are used.
         """
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
@@ -87,7 +87,7 @@ class TrainingLog:
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Map from the name of each validation set to the number of validations."""
+        """Number of validations for each validation set."""
         found: Dict[str, int] = {}
         for kinds in self.figures.values():
             for kind, series in kinds.items():
@@ -102,7 +102,7 @@ class TrainingLog:
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """Yield the kind and the values of the metrics in a message, if there are any.
+    """Yield the series name and the metric values in a message, if there are any.
 
     The values include the number of updates.
     """
@@ -122,7 +122,7 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Return the names and values of all parts (name, separator, value) with a numeric value."""
+    """Return a dictionary from names to values for all parts (name, separator, value) with a numeric value."""
     found = {}
     for name, _, value in parts:
         try:
